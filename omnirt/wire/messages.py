@@ -74,6 +74,8 @@ class Attach(Struct, frozen=True, tag="attach"):
     out_slots: int
     in_slot_bytes: int
     in_slots: int
+    first: bool = True
+    """Whether the receiver is `a` of the link: both ends lay the same segment out."""
 
 
 class Detach(Struct, frozen=True, tag="detach"):

@@ -88,3 +88,13 @@ class Actions(Payload, frozen=True):
     """`actions`: [H, D] float32, one row per control step."""
 
     actions: np.ndarray
+
+
+MODALITIES: dict[str, type[Payload]] = {
+    "text": Text,
+    "audio": Pcm,
+    "image": Frames,
+    "video": Frames,
+    "actions": Actions,
+}
+"""What a client edge of each modality carries."""

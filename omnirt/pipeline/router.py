@@ -1,0 +1,105 @@
+"""Which replica gets a request, and which part of the graph a request needs. Pure: no clock, no chance.
+
+A request goes to the ready replica with the fewest open requests, the least recently chosen of equals; requests with
+the same affinity go where the last one of them went, as long as that replica is ready.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
+
+from omnirt.errors import Unsupported
+from omnirt.ids import CLIENT
+from omnirt.wire.plan import EdgePlan, Plan
+
+AFFINITIES_MAX = 4096
+"""Affinities remembered; the least recently used is forgotten first."""
+
+
+class Router:
+    """Invariant: `load(node)` is the number of `opened` without a `closed` since the node was last made unready."""
+
+    def __init__(self, plan: Plan, affinities_max: int = AFFINITIES_MAX) -> None:
+        self._replicas: dict[str, list[str]] = {}
+        for node in plan.nodes:
+            self._replicas.setdefault(node.group, []).append(node.name)
+        self._load = {node.name: 0 for node in plan.nodes}
+        self._chosen_at = {node.name: 0 for node in plan.nodes}
+        self._ready: set[str] = set()
+        self._turn = 0
+        self._sticky: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._affinities_max = affinities_max
+
+    def ready(self, node: str) -> None:
+        self._ready.add(node)
+
+    def unready(self, node: str) -> None:
+        """Never chosen until `ready` again. What it had open is gone with it."""
+        self._ready.discard(node)
+        self._load[node] = 0
+
+    def is_ready(self, node: str) -> bool:
+        return node in self._ready
+
+    def ready_replicas(self, group: str) -> list[str]:
+        return [node for node in self._replicas[group] if node in self._ready]
+
+    def load(self, node: str) -> int:
+        return self._load[node]
+
+    def choose(self, group: str, affinity: str = "", exclude: Collection[str] = ()) -> str | None:
+        """A ready replica of `group` outside `exclude`, or None."""
+        able = [node for node in self.ready_replicas(group) if node not in exclude]
+        if not able:
+            return None
+        key = (group, affinity)
+        node = self._sticky.get(key)
+        if node not in able:
+            node = min(able, key=lambda name: (self._load[name], self._chosen_at[name]))
+        self._turn += 1
+        self._chosen_at[node] = self._turn
+        if affinity:
+            self._remember(key, node)
+        return node
+
+    def opened(self, node: str) -> None:
+        self._load[node] += 1
+
+    def closed(self, node: str) -> None:
+        """A request left `node`. One that was open when the node went away may still be closed: it counts no more."""
+        self._load[node] = max(0, self._load[node] - 1)
+
+    def _remember(self, key: tuple[str, str], node: str) -> None:
+        self._sticky[key] = node
+        self._sticky.move_to_end(key)
+        if len(self._sticky) > self._affinities_max:
+            self._sticky.popitem(last=False)
+
+
+def needed_stages(plan: Plan, outputs: Iterable[str]) -> tuple[str, ...]:
+    """The completion set: the stages that give `outputs` and all that lead to them, in the plan's order."""
+    wanted = tuple(outputs)
+    unknown = [output for output in wanted if output not in plan.outputs]
+    if unknown:
+        raise Unsupported(f"{plan.name} gives {', '.join(plan.outputs)}, not {', '.join(unknown)}")
+    needed = {stage.name for stage in plan.stages if stage.final in wanted and stage.final}
+    todo = list(needed)
+    while todo:
+        stage = todo.pop()
+        for edge in plan.edges:
+            if edge.target == stage and edge.source not in needed and edge.source != CLIENT:
+                needed.add(edge.source)
+                todo.append(edge.source)
+    return tuple(stage.name for stage in plan.stages if stage.name in needed)
+
+
+def opened_edges(plan: Plan, outputs: Iterable[str]) -> tuple[EdgePlan, ...]:
+    """The edges a request for `outputs` opens: between needed stages, into them, and out with what was asked for."""
+    wanted = frozenset(outputs)
+    needed = {*needed_stages(plan, wanted), CLIENT}
+    return tuple(
+        edge
+        for edge in plan.edges
+        if edge.source in needed and edge.target in needed and (edge.target != CLIENT or edge.to_port in wanted)
+    )

@@ -1,0 +1,180 @@
+"""Actors of one process and the system that runs them.
+
+An actor handles one message at a time, to the end, without awaiting: what it wants later it asks of a timer, what it
+wants of others it tells them. The system runs every mailbox dry whenever the shell around it (an event loop, or a
+simulated world) says that something arrived; between those moments nothing runs.
+
+An actor whose handler raises is stopped: its monitors get one Down, its waiting questions are answered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from omnirt.clock import Clock
+from omnirt.errors import OmnirtError, StageLost
+from omnirt.runtime.mailbox import Mailbox
+from omnirt.runtime.ref import Answer, Down, Monitors, Questions
+
+log = logging.getLogger("omnirt.actor")
+
+
+class Actor:
+    """Base of what lives behind a mailbox."""
+
+    def receive(self, message: Any) -> None:
+        raise NotImplementedError
+
+    def answer(self, question: Any) -> Any:
+        """The value for a question; raise an OmnirtError to answer with it."""
+        raise OmnirtError(f"{type(self).__name__} answers no {type(question).__name__}")
+
+    def stopped(self, reason: str) -> None:
+        """Called once, after the last message."""
+
+
+class _Question:
+    __slots__ = ("body", "number")
+
+    def __init__(self, number: int, body: Any) -> None:
+        self.number = number
+        self.body = body
+
+
+class _Entry:
+    __slots__ = ("actor", "incarnation", "mailbox", "monitors", "name", "queued")
+
+    def __init__(self, name: str, incarnation: int, actor: Actor, mailbox: Mailbox) -> None:
+        self.name = name
+        self.incarnation = incarnation
+        self.actor = actor
+        self.mailbox = mailbox
+        self.monitors = Monitors()
+        self.queued = False
+
+
+class NearRef:
+    """Reaches one life of an actor of this process."""
+
+    __slots__ = ("_entry", "_system", "incarnation", "name")
+
+    def __init__(self, system: System, entry: _Entry) -> None:
+        self._system = system
+        self._entry = entry
+        self.name = entry.name
+        self.incarnation = entry.incarnation
+
+    def tell(self, message: Any) -> None:
+        self._system._control(self._entry, message)
+
+    def data(self, message: Any) -> Any | None:
+        """Into the data lane; see `Mailbox.put_data`."""
+        return self._system._data(self._entry, message)
+
+    def ask(self, message: Any, timeout_ns: int, answer: Answer) -> None:
+        self._system._ask(self._entry, message, timeout_ns, answer)
+
+    def monitor(self, notify: Callable[[Down], None]) -> None:
+        self._entry.monitors.add(notify)
+
+
+class System:
+    """The actors of one process. `wake` asks the shell to call `run` soon; it is called once per batch of arrivals."""
+
+    def __init__(self, clock: Clock, wake: Callable[[], None]) -> None:
+        self.clock = clock
+        self._wake = wake
+        self._entries: dict[str, _Entry] = {}
+        self._ready: deque[_Entry] = deque()
+        self._questions = Questions(clock)
+        self._incarnations = 0
+        self._running = False
+        self._woken = False
+
+    def spawn(self, name: str, actor: Actor, data_max: int = 0) -> NearRef:
+        assert name not in self._entries, f"an actor named {name} lives already"
+        self._incarnations += 1
+        entry = _Entry(name, self._incarnations, actor, Mailbox(data_max))
+        self._entries[name] = entry
+        return NearRef(self, entry)
+
+    def stop(self, name: str, reason: str = "stopped") -> None:
+        """End an actor: no further message, one Down to each monitor, an answer to each waiting question."""
+        entry = self._entries.pop(name, None)
+        if entry is None:
+            return
+        while len(entry.mailbox):
+            message = entry.mailbox.get()
+            if isinstance(message, _Question):
+                self._questions.answer(message.number, StageLost(f"{name} stopped: {reason}"))
+        entry.actor.stopped(reason)
+        entry.monitors.fire(Down(name, entry.incarnation, reason))
+
+    def run(self) -> None:
+        """Handle messages until every mailbox is empty."""
+        if self._running:
+            return
+        self._running = True
+        self._woken = False
+        ready = self._ready
+        try:
+            while ready:
+                entry = ready.popleft()
+                entry.queued = False
+                if self._alive(entry):
+                    self._one(entry)
+                    if len(entry.mailbox) and not entry.queued:
+                        entry.queued = True
+                        ready.append(entry)
+        finally:
+            self._running = False
+
+    def _one(self, entry: _Entry) -> None:
+        message = entry.mailbox.get()
+        try:
+            if isinstance(message, _Question):
+                try:
+                    value = entry.actor.answer(message.body)
+                except OmnirtError as error:
+                    value = error
+                self._questions.answer(message.number, value)
+            else:
+                entry.actor.receive(message)
+        except Exception as error:  # the actor is done for; whoever monitors it decides
+            log.exception("actor=%s crashed", entry.name)
+            if isinstance(message, _Question):
+                self._questions.answer(message.number, StageLost(f"{entry.name} crashed: {error!r}"))
+            self.stop(entry.name, f"crashed: {error!r}")
+
+    def _alive(self, entry: _Entry) -> bool:
+        return self._entries.get(entry.name) is entry
+
+    def _control(self, entry: _Entry, message: Any) -> None:
+        if self._alive(entry):
+            entry.mailbox.put_control(message)
+            self._queue(entry)
+
+    def _data(self, entry: _Entry, message: Any) -> Any | None:
+        if not self._alive(entry):
+            return message
+        displaced = entry.mailbox.put_data(message)
+        self._queue(entry)
+        return displaced
+
+    def _ask(self, entry: _Entry, message: Any, timeout_ns: int, answer: Answer) -> None:
+        if not self._alive(entry):
+            answer(StageLost(f"{entry.name} is gone"))
+            return
+        number = self._questions.open(entry.name, timeout_ns, answer)
+        self._control(entry, _Question(number, message))
+
+    def _queue(self, entry: _Entry) -> None:
+        if not entry.queued:
+            entry.queued = True
+            self._ready.append(entry)
+        if not self._running and not self._woken:
+            self._woken = True
+            self._wake()

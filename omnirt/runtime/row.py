@@ -1,0 +1,118 @@
+"""One request at one stage: what came in, what waits to go out, and what it may do next."""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from typing import Any
+
+from omnirt.ids import RequestId
+from omnirt.runtime.credit import InEdge, OutEdge
+from omnirt.runtime.stage import Request
+from omnirt.wire.messages import Open
+from omnirt.wire.plan import EdgePlan
+
+
+class Work(enum.Enum):
+    NONE = 0
+    STEP = 1
+    """A chunk waits (or an engine's row is alive)."""
+    FINISH = 2
+    """The input is complete and used up."""
+
+
+class Arrived:
+    """A chunk in a row's inbox. `body` is a payload (handed over in process) or a received one (a view of a ring)."""
+
+    __slots__ = ("body", "edge", "seq")
+
+    def __init__(self, edge: InEdge, seq: int, body: Any) -> None:
+        self.edge = edge
+        self.seq = seq
+        self.body = body
+
+    def release(self) -> None:
+        release = getattr(self.body, "release", None)
+        if release is not None:
+            release()
+
+
+class Row:
+    __slots__ = (
+        "_engine", "alone", "answers", "awake", "closed", "dead", "ended", "fence", "inbox", "output_over", "outs",
+        "request", "sources", "started", "stepping", "unfinished",
+    )  # fmt: skip
+
+    def __init__(self, opening: Open, edges: tuple[EdgePlan, ...], engine: bool) -> None:
+        self.fence = opening.fence
+        self.request = Request(
+            RequestId(opening.request), opening.public_id, opening.seed, opening.params, opening.deadline_ns
+        )
+        self.alone = opening.alone
+        self.sources = {index: InEdge(edges[index], process) for index, process in opening.sources.items()}
+        self.outs = {index: OutEdge(edges[index], process) for index, process in opening.targets.items()}
+        self.inbox: deque[Arrived] = deque()
+        self.answers: deque[Arrived] = deque()
+        """Answers of a loop are taken before new input, or input could hold up the answers that free it."""
+        self._engine = engine
+        self.awake = False
+        """Engines: the row wants to be stepped though no input waits."""
+        self.closed = False
+        """Engines: told that the input is complete."""
+        self.stepping = False
+        self.started = False
+        self.output_over = False
+        self.ended = False
+        self.dead = False
+        """Failed or stale: it waits for its Close and does nothing."""
+        self.unfinished = sum(1 for edge in self.sources.values() if edge.spec.answers < 0)
+
+    def work(self) -> Work:
+        """What a step could do for this row now, credit included."""
+        if self.dead or self.stepping or self.ended or self.output_over:
+            return Work.NONE
+        answering = self.answers[0].edge.spec.answers if self.answers else -1
+        if not all(out.may_write(answering) for out in self.outs.values()):
+            return Work.NONE
+        if self.answers or self.inbox:
+            return Work.STEP
+        over = self.input_over
+        if self._engine:
+            return Work.STEP if self.awake or (over and not self.closed) else Work.NONE
+        return Work.FINISH if over else Work.NONE
+
+    @property
+    def input_over(self) -> bool:
+        """Every source ended, everything is used up and no loop owes an answer."""
+        return (
+            self.unfinished == 0
+            and not self.inbox
+            and not self.answers
+            and all(not out.unanswered for out in self.outs.values())
+        )
+
+    def arrive(self, arrived: Arrived) -> None:
+        arrived.edge.received += 1
+        (self.answers if arrived.edge.spec.answers >= 0 else self.inbox).append(arrived)
+
+    def source_ended(self, edge: InEdge) -> None:
+        if not edge.ended:
+            edge.ended = True
+            if edge.spec.answers < 0:
+                self.unfinished -= 1
+
+    def take(self) -> Arrived:
+        """The next chunk to work on."""
+        if self.answers:
+            arrived = self.answers.popleft()
+            self.outs[arrived.edge.spec.answers].answered()
+            return arrived
+        return self.inbox.popleft()
+
+    def drop_input(self) -> int:
+        """Release everything unread; returns how many chunks that were."""
+        count = len(self.inbox) + len(self.answers)
+        for lane in (self.inbox, self.answers):
+            while lane:
+                lane.popleft().release()
+        return count
