@@ -9,7 +9,6 @@
     |- StageLost          the process of a stage died or hung while it held the request
     |- StageFailed        a stage raised; `stage` names it
     |- DeviceLost         the device under a stage is unusable until its process restarts
-    |- LinkFull           a ring or slab is full: its reader is stuck, or the plan is wrong
     |- DeadlineExceeded   the request's deadline passed
     |- Cancelled          the caller went away, or asked for it
     `- ConfigError        a pipeline file, overlay or option is wrong (never reaches a client)
@@ -95,10 +94,6 @@ class DeviceLost(OmnirtError):
     code = "device_lost"
 
 
-class LinkFull(OmnirtError):
-    code = "link_full"
-
-
 class DeadlineExceeded(OmnirtError):
     code = "timeout"
 
@@ -112,7 +107,7 @@ class ConfigError(OmnirtError):
 
 
 _BY_CODE: dict[str, type[OmnirtError]] = {
-    kind.code: kind for kind in (StageLost, StageFailed, DeviceLost, LinkFull, DeadlineExceeded, Cancelled, Unsupported)
+    kind.code: kind for kind in (StageLost, StageFailed, DeviceLost, DeadlineExceeded, Cancelled, Unsupported)
 }
 
 

@@ -196,7 +196,7 @@ class RingLink:
             if at < 0:
                 raise self._full(record, size + packing.nbytes)
             body = (at + size + ALIGN - 1) & -ALIGN
-            packing.write(producer.data[body : body + packing.nbytes])
+            packing.write(producer.bytes[body : body + packing.nbytes])
         else:
             at = self._write_slot(record, size, packing)
         producer.bytes[at : at + size] = head
@@ -236,6 +236,8 @@ class RingLink:
     # -------------------------------------------------------------------------------------------- receiving
 
     def pump(self, deliver: Deliver) -> int:
+        if self._closed:
+            return 0
         self._bell_in.clear()
         total = 0
         try:
@@ -247,6 +249,8 @@ class RingLink:
                     break
                 if count == 0 and atomics.park(self._consumer.state):
                     break
+        except LinkBroken:
+            raise  # it stays broken: sleep until it is replaced
         except BaseException:
             if not self._closed:
                 self._bell_in.ring()  # not parked: without this nobody would come back for the rest

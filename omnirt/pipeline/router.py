@@ -18,7 +18,7 @@ AFFINITIES_MAX = 4096
 
 
 class Router:
-    """Invariant: `load(node)` is the number of `opened` without a `closed` since the node was last made unready."""
+    """Invariant: `load(node)` is `opened` less `closed`. The caller pairs them, also for requests that a dead node held."""
 
     def __init__(self, plan: Plan, affinities_max: int = AFFINITIES_MAX) -> None:
         self._replicas: dict[str, list[str]] = {}
@@ -35,9 +35,8 @@ class Router:
         self._ready.add(node)
 
     def unready(self, node: str) -> None:
-        """Never chosen until `ready` again. What it had open is gone with it."""
+        """Never chosen until `ready` again."""
         self._ready.discard(node)
-        self._load[node] = 0
 
     def is_ready(self, node: str) -> bool:
         return node in self._ready
@@ -67,8 +66,8 @@ class Router:
         self._load[node] += 1
 
     def closed(self, node: str) -> None:
-        """A request left `node`. One that was open when the node went away may still be closed: it counts no more."""
-        self._load[node] = max(0, self._load[node] - 1)
+        assert self._load[node] > 0, f"{node}: closed more than it opened"
+        self._load[node] -= 1
 
     def _remember(self, key: tuple[str, str], node: str) -> None:
         self._sticky[key] = node

@@ -37,8 +37,8 @@ def links_of(
     slabbed: frozenset[int],
     limits: LimitsPlan,
 ) -> tuple[LinkPlan, ...]:
-    """One link for each pair of processes that exchange records. `groups`: stage -> group; `slabbed`: the edges whose
-    payloads have arrays."""
+    """One link for each pair of processes that exchange records, the head always as `a`. `groups`: stage -> group;
+    `slabbed`: the edges whose payloads have arrays."""
     replicas: dict[str, list[str]] = {HEAD: [HEAD]}
     for node in nodes:
         replicas.setdefault(node.group, []).append(node.name)
@@ -47,7 +47,7 @@ def links_of(
     for edge in edges:
         ends = place[edge.source], place[edge.target]
         if ends[0] != ends[1]:
-            pair = ends if (ends[1], ends[0]) not in pairs else (ends[1], ends[0])
+            pair = (ends[1], ends[0]) if ends[1] == HEAD or (ends[1], ends[0]) in pairs else ends
             pairs.setdefault(pair, []).append(edge)
     return tuple(
         _link(a, b, [e for e in carried if place[e.source] == group_a], [e for e in carried if place[e.source] == group_b],

@@ -101,6 +101,11 @@ class System:
         self._entries[name] = entry
         return NearRef(self, entry)
 
+    def find(self, name: str) -> NearRef | None:
+        """The present life of the actor of that name."""
+        entry = self._entries.get(name)
+        return None if entry is None else NearRef(self, entry)
+
     def stop(self, name: str, reason: str = "stopped") -> None:
         """End an actor: no further message, one Down to each monitor, an answer to each waiting question."""
         entry = self._entries.pop(name, None)

@@ -9,13 +9,15 @@ The world around it (`NodeWorld`) brings bytes, time and death.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from omnirt.clock import Clock
-from omnirt.errors import Failure, LinkFull
+from omnirt.connectors.base import LinkClosed
+from omnirt.errors import Failure
 from omnirt.ids import Fence
 from omnirt.runtime.actor import NearRef, System
 from omnirt.runtime.cell import Cell
@@ -33,13 +35,23 @@ class Link(Protocol):
     def send(self, record: Record, packing: Packing | None) -> None: ...
 
 
+def send(link: Link, record: Record, payload: Payload | None) -> None:
+    """Send a record; a chunk gets its header from the payload. Raises what `Link.send` raises."""
+    if payload is None:
+        link.send(record, None)
+    else:
+        assert isinstance(record, Chunk)
+        packing = Packing(payload)
+        link.send(Chunk(record.edge, record.request, record.fence, record.seq, packing.header), packing)
+
+
 class NodeWorld(Protocol):
     clock: Clock
 
     def is_stale(self, fence: Fence) -> bool: ...
 
     def link(self, process: str) -> Link | None:
-        """None when that process is gone (its requests are being seen to)."""
+        """None when that process is gone."""
         ...
 
     def tell_head(self, message: ToHead) -> None: ...
@@ -111,7 +123,8 @@ class Cells:
             release = getattr(body, "release", None)
             if release is not None:
                 release()
-            self.failed(record.request, record.fence, LinkFull(f"mailbox of {name}: {error}", stage=name).failure())
+            error.stage = name
+            self.failed(record.request, record.fence, error.failure())
 
     def turn(self) -> None:
         """Read every mailbox, then run one step. Steps yield to the loop, so control is seen between them."""
@@ -131,12 +144,8 @@ class Cells:
         link = self._world.link(process)
         if link is None:
             return
-        if payload is None:
-            link.send(record, None)
-        else:
-            assert isinstance(record, Chunk)
-            packing = Packing(payload)
-            link.send(Chunk(record.edge, record.request, record.fence, record.seq, packing.header), packing)
+        with contextlib.suppress(LinkClosed):  # that process is gone: its requests are being seen to
+            send(link, record, payload)
 
     def failed(self, request: int, fence: Fence, failure: Failure) -> None:
         self._world.tell_head(RequestFailed(request, fence, failure))

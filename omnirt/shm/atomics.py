@@ -1,9 +1,9 @@
 # pyright: basic
 """Every native operation on shared words: acquire, release, exchange, full fence, and the ring and slab operations made of them.
 
-Compiled by numba with explicit signatures and kept in its cache; `warm()` calls each once so that no call compiles
-later. One file on purpose: numba's cache follows the time stamp of the file a function stands in, so a changed
-intrinsic must share a file with its users.
+Compiled by numba for explicit signatures when this module is imported, or read from numba's cache; no later call
+compiles. One file on purpose: the cache follows the time stamp of the file a function stands in, so an intrinsic must
+share a file with its users.
 
 Invariants
 * all words are 8-byte aligned int64; addresses travel as int64
@@ -102,20 +102,30 @@ def _copy(typingctx, target, source, nbytes):  # noqa: ANN001, ANN202
     return types.void(types.int64, types.int64, types.int64), codegen
 
 
-_native = njit
+def _native(signature: str, *, nogil: bool = False) -> Callable[[Any], Any]:
+    """Compile now, for one signature, and keep the result beside this file (or in the user's cache folder)."""
+    options: dict[str, Any] = {"nogil": nogil, "error_model": "numpy"}
+
+    def compiled(function: Any) -> Any:
+        try:
+            return njit(signature, cache=True, **options)(function)
+        except RuntimeError:  # numba found no folder it may write to: every start compiles
+            return njit(signature, **options)(function)
+
+    return compiled
 
 
-@njit("int64(int64)", cache=True)
+@_native("int64(int64)")
 def _load_acquire(address):
     return _get_acquire(address)
 
 
-@njit("void(int64, int64)", cache=True)
+@_native("void(int64, int64)")
 def _store_release(address, value):
     _put_release(address, value)
 
 
-@njit("void()", cache=True)
+@_native("void()")
 def _full_fence():
     _fence()
 
@@ -123,7 +133,7 @@ def _full_fence():
 # ------------------------------------------------------------------------------------------------ producer
 
 
-@njit("int64(int64, int64, int64, int64)", cache=True, error_model="numpy")
+@_native("int64(int64, int64, int64, int64)")
 def _reserve(state, head_bytes, body_bytes, slot):
     """Place for a record: the offset of its head in the ring's data, or -1 when the ring has no room.
 
@@ -159,7 +169,7 @@ def _reserve(state, head_bytes, body_bytes, slot):
     return at + HEADER
 
 
-@njit("int64(int64)", cache=True, error_model="numpy")
+@_native("int64(int64)")
 def _publish(state):
     """Make the reserved record visible. 1 when the consumer is parked and the caller must ring, else 0.
 
@@ -181,7 +191,7 @@ def _publish(state):
 # ------------------------------------------------------------------------------------------------ consumer
 
 
-@njit("int64(int64, int64, int64)", cache=True, error_model="numpy")
+@_native("int64(int64, int64, int64)")
 def _scan(state, out, most):
     """Describe up to `most` unread records in `out` (FIELDS words each); how many, or STALE when the first is not ours.
 
@@ -229,14 +239,14 @@ def _scan(state, out, most):
     return count
 
 
-@njit("void(int64, int64)", cache=True)
+@_native("void(int64, int64)")
 def _advance(state, tail):
     """Give everything before `tail` back to the producer."""
     _put(state + S_AT, tail)
     _put_release(_get(state + S_CONTROL) + TAIL, tail)
 
 
-@njit("int64(int64)", cache=True)
+@_native("int64(int64)")
 def _park(state):
     """Announce that the consumer will sleep. 1: it may. 0: a record came in between, read on."""
     control = _get(state + S_CONTROL)
@@ -248,7 +258,7 @@ def _park(state):
     return 0
 
 
-@njit("int64(int64)", cache=True)
+@_native("int64(int64)")
 def _used(state):
     """Bytes in the ring, read from either end."""
     control = _get(state + S_CONTROL)
@@ -258,7 +268,7 @@ def _used(state):
 # ------------------------------------------------------------------------------------------------ slab
 
 
-@njit("int64(int64)", cache=True, error_model="numpy")
+@_native("int64(int64)")
 def _take(state):
     """The most recently returned free slot (its lines are still in cache), or -1."""
     shared = _get(state + B_LIST)
@@ -278,7 +288,7 @@ def _take(state):
     return _get(state + B_STACK + free * 8)
 
 
-@njit("void(int64, int64)", cache=True)
+@_native("void(int64, int64)")
 def _untake(state, slot):
     """Put back a slot that was taken and never sent."""
     free = _get(state + B_FREE)
@@ -286,7 +296,7 @@ def _untake(state, slot):
     _put(state + B_FREE, free + 1)
 
 
-@njit("void(int64, int64)", cache=True, error_model="numpy")
+@_native("void(int64, int64)")
 def _give(state, slot):
     """Consumer: return a slot. The list has a place for every slot, so it cannot overflow."""
     shared = _get(state + B_LIST)
@@ -299,7 +309,7 @@ def _give(state, slot):
 # ------------------------------------------------------------------------------------------------ batches
 
 
-@njit("int64(int64, int64, int64, int64)", cache=True, nogil=True, error_model="numpy")
+@_native("int64(int64, int64, int64, int64)", nogil=True)
 def _push_many(state, source, record_bytes, count):
     """Publish up to `count` records of `record_bytes` each from `source`; how many found room. No doorbell in between."""
     done = 0
@@ -318,7 +328,7 @@ def _push_many(state, source, record_bytes, count):
     return done
 
 
-@njit("int64(int64)", cache=True)
+@_native("int64(int64)")
 def _must_ring(state):
     """After `push_many`: take the waiting flag; 1 when the caller must ring."""
     _fence()
@@ -328,7 +338,7 @@ def _must_ring(state):
     return _exchange(control + WAITING, 0)
 
 
-@njit("int64(int64, int64, int64, int64, int64)", cache=True, nogil=True, error_model="numpy")
+@_native("int64(int64, int64, int64, int64, int64)", nogil=True)
 def _pop_many(state, out, target, record_bytes, count):
     """Copy up to `count` unread records of at most `record_bytes` each to `target`; how many, or STALE.
 

@@ -63,6 +63,9 @@ class Boot(Struct, frozen=True, tag="boot"):
     edges: tuple[EdgePlan, ...]
     incarnation: int
     slots: int
+    line: int
+    """This process's line of the board, which has `lines`."""
+    lines: int
 
 
 class Attach(Struct, frozen=True, tag="attach"):

@@ -1,0 +1,91 @@
+"""The client's hold on a live request: what the gateway awaits, on top of the session's outlet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from omnirt.actors.session import Cancel, EndInput, Extend, Outlet, Read
+from omnirt.clock import NS
+from omnirt.errors import Cancelled, OmnirtError, StageLost
+from omnirt.runtime.actor import NearRef
+from omnirt.session.service import Done, Event, Failed, Output
+from omnirt.wire.payload import MODALITIES, Payload
+
+ANSWER_NS = 5 * NS
+
+
+class LiveRequest:
+    """Implements `Live`. An output's arrays are views of the ring until the next call of `next`."""
+
+    def __init__(
+        self, public_id: str, session: NearRef, outlet: Outlet, modalities: dict[int, str], run: Callable[[], None]
+    ) -> None:
+        """`modalities`: edge index -> modality. `run` lets the actors of this process handle what was told."""
+        self.public_id = public_id
+        self._session = session
+        self._outlet = outlet
+        self._modalities = modalities
+        self._run = run
+        self._held: tuple[int, Any] | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._over = False
+        outlet.wake = self._wake
+
+    async def next(self) -> Event:
+        assert not self._over, "the request has ended: there is no next event"
+        self._give_back()
+        while not self._outlet.events:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        edge, event = self._outlet.events.popleft()
+        if isinstance(event, Done | Failed):
+            self._over = True
+            return event
+        self._held = (edge, event)
+        modality = self._modalities[edge]
+        return Output(modality, event.unpack(MODALITIES[modality]))
+
+    def extend(self, modality: str, payload: Payload) -> None:
+        self._ask(Extend(modality, payload))
+
+    def end_input(self) -> None:
+        self._ask(EndInput())
+
+    def cancel(self, reason: str) -> None:
+        self._session.tell(Cancel(reason))
+
+    async def __aenter__(self) -> LiveRequest:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._give_back()
+        self._outlet.abandon()
+        if not self._over:
+            self._over = True
+            self.cancel("the client went away")
+
+    def _ask(self, question: Extend | EndInput) -> None:
+        answers: list[Any] = []
+        self._session.ask(question, ANSWER_NS, answers.append)
+        self._run()
+        error = answers[0] if answers else None
+        if isinstance(error, StageLost):
+            raise Cancelled("the request is over")
+        if isinstance(error, OmnirtError):
+            raise error
+
+    def _give_back(self) -> None:
+        if self._held is not None:
+            edge, body = self._held
+            self._held = None
+            body.release()
+            self._session.tell(Read(edge))
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

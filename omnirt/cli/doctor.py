@@ -1,0 +1,208 @@
+"""`omnirt doctor`: is this machine fit to serve, and for that pipeline. Each line has what was measured and, when it is
+not right, what fixes it. Status: 0 all ok, 1 something is worth a look, 2 something will not work.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib.metadata
+import importlib.util
+import os
+import resource
+import socket
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+import omnirt
+from omnirt.cli.options import add_address_arguments, add_pipeline_arguments, checked_from
+from omnirt.errors import OmnirtError
+from omnirt.pipeline.describe import shared_bytes, shortage, size
+from omnirt.pipeline.findings import errors
+from omnirt.wire.plan import Plan
+
+CORE = ("aiohttp", "msgspec", "numba", "numpy", "posix-ipc", "prometheus-client", "uvloop")
+VOICE = ("hibari-tts", "onnxruntime", "av")
+SLOW_US = 500.0
+DESCRIPTORS_PER_REQUEST = 2
+DESCRIPTORS_SPARE = 256
+_STATUS = {"ok": 0, "warn": 1, "fail": 2}
+
+
+class Result(Struct, frozen=True):
+    level: Literal["ok", "warn", "fail"]
+    value: str
+    fix: str = ""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_pipeline_arguments(parser, optional=True)
+    add_address_arguments(parser)
+
+
+def run(args: Namespace) -> int:
+    worst = 0
+    for name, result in _results(args):
+        print(f"{result.level:<5} {name:<14} {result.value}")
+        if result.fix:
+            print(f"{'':<20} fix: {result.fix}")
+        worst = max(worst, _STATUS[result.level])
+    return worst
+
+
+def _results(args: Namespace) -> Iterator[tuple[str, Result]]:
+    plan: Plan | None = None
+    yield "python", python()
+    yield "packages", packages()
+    yield "imports", import_names()
+    yield "voice", voice()
+    if args.pipeline:
+        checked = checked_from(args)
+        plan = checked.plan
+        wrong = [str(finding) for finding in errors(checked.findings)]
+        yield args.pipeline, Result("fail", "; ".join(wrong), "correct the file") if wrong else Result("ok", "no mistakes")
+    yield "shared memory", shared_memory(plan)
+    yield "leftovers", leftovers()
+    yield "descriptors", descriptors(plan)
+    yield "cores", cores(plan)
+    yield "native code", attempted(native_code)
+    yield "ring", attempted(ring)
+    yield "port", port_free(args.host, args.port)
+
+
+def python() -> Result:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < (3, 11):
+        return Result("fail", version, "make the environment with Python 3.11 or newer: scripts/setup python3.12")
+    return Result("ok", f"{version} at {sys.executable}, omnirt {omnirt.__version__}")
+
+
+def packages() -> Result:
+    found, missing = _versions(CORE)
+    if missing:
+        return Result("fail", f"missing: {', '.join(missing)}", f"{sys.executable} -m pip install {' '.join(missing)}")
+    return Result("ok", ", ".join(found))
+
+
+def voice() -> Result:
+    found, missing = _versions(VOICE)
+    if missing:
+        return Result("warn", f"no {', '.join(missing)}: speech cannot be served", "pip install 'omnirt[voice]'")
+    return Result("ok", ", ".join(found))
+
+
+def import_names() -> Result:
+    """Our folders must not be importable by their bare names: other packages look for a `kernels` of their own."""
+    home = Path(omnirt.__file__).parent
+    for name in ("kernels", "actors"):
+        spec = importlib.util.find_spec(name)
+        origin = Path(spec.origin).resolve() if spec is not None and spec.origin else None
+        if origin is not None and origin.is_relative_to((home / name).resolve()):
+            fix = f"take {origin.parent.parent} off sys.path (no PYTHONPATH, no `python -m` in that folder)"
+            return Result("fail", f"`import {name}` finds {origin}", fix)
+        if not (home / name).is_dir():
+            return Result("fail", f"{home / name} is missing", "install omnirt again: the links of the package are lost")
+    return Result("ok", f"omnirt from {home}; `kernels` and `actors` only inside it")
+
+
+def shared_memory(plan: Plan | None) -> Result:
+    from omnirt.shm.segment import free_bytes
+
+    free = free_bytes()
+    if plan is None:
+        return Result("ok", f"{size(free)} free in /dev/shm")
+    short = shortage(plan, free)
+    if short:
+        return Result("fail", f"{size(free)} free in /dev/shm, {plan.name} needs {size(shared_bytes(plan))}", short)
+    return Result("ok", f"{size(free)} free in /dev/shm, {plan.name} needs {size(shared_bytes(plan))}")
+
+
+def leftovers() -> Result:
+    from omnirt.shm.segment import sweep
+
+    removed = sweep()
+    return Result("ok", f"removed {len(removed)} empty names: {', '.join(removed)}" if removed else "no dead segments")
+
+
+def descriptors(plan: Plan | None) -> Result:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = DESCRIPTORS_SPARE
+    if plan is not None:
+        needed += DESCRIPTORS_PER_REQUEST * (plan.limits.requests_max + plan.limits.queue_max)
+        needed += 4 * len(plan.nodes) + 3 * len(plan.links)
+    if soft < needed:
+        return Result("fail", f"{soft} at most, {needed} may be needed", f"ulimit -n {max(needed, min(hard, 65536))}")
+    return Result("ok", f"{soft} at most, {needed} may be needed")
+
+
+def cores(plan: Plan | None) -> Result:
+    count = len(os.sched_getaffinity(0))
+    if plan is None:
+        return Result("ok", f"{count} to use")
+    threads = sum(node.threads for node in plan.nodes)
+    if threads > count:
+        value = f"{count} to use, {len(plan.nodes)} nodes with {threads} threads in all"
+        return Result("warn", value, "put stages on one node, or lower node.NAME.threads")
+    return Result("ok", f"{count} to use, {threads} threads in all")
+
+
+def native_code() -> Result:
+    """Compiled once per environment and kept; this compiles what is missing."""
+    from omnirt.clock import NS, monotonic_ns
+
+    started_ns = monotonic_ns()
+    from omnirt.shm import atomics
+
+    took_s = (monotonic_ns() - started_ns) / NS
+    stats = [value.stats for value in vars(atomics).values() if hasattr(value, "stats")]
+    compiled = sum(sum(one.cache_misses.values()) for one in stats)
+    if not stats or not compiled:
+        return Result("ok", f"{len(stats)} functions from the cache")
+    folder = Path(stats[0].cache_path)
+    if any(folder.glob("atomics.*.nbi")):
+        return Result("ok", f"{compiled} functions compiled in {took_s:.1f} s and kept for the next start")
+    return Result("warn", f"compiled at every start, {took_s:.1f} s", f"let this user write to {folder}")
+
+
+def ring() -> Result:
+    from omnirt.cli.ring_check import one_way_us
+
+    took_us = one_way_us()
+    if took_us > SLOW_US:
+        return Result("warn", f"{took_us:.0f} us between two sleeping processes", "is the machine busy with other work?")
+    return Result("ok", f"{took_us:.0f} us between two sleeping processes")
+
+
+def port_free(host: str, port: int) -> Result:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            fix = "choose another with --port" if error.errno == errno.EADDRINUSE else "choose another with --host"
+            return Result("fail", f"{host}:{port}: {error.strerror}", fix)
+    return Result("ok", f"{host}:{port} is free")
+
+
+def attempted(check: Callable[[], Result]) -> Result:
+    """The result of `check`; a failure of the machinery it tries is a result too."""
+    try:
+        return check()
+    except (OmnirtError, OSError, ImportError) as error:
+        return Result("fail", f"{type(error).__name__}: {error}", "see the line above; packages and shared memory first")
+
+
+def _versions(names: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    found: list[str] = []
+    missing: list[str] = []
+    for name in names:
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    return found, missing

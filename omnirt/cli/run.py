@@ -1,0 +1,122 @@
+"""`omnirt run FILE`: serve a pipeline until it is told to stop.
+
+The port is taken before anything is loaded, so a busy one is an error at once. SIGTERM or the first Ctrl-C drains, the
+second one stops at once. Status: 0 after a drain, 1 when a stage is lost for good, 2 for a mistake in the call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from typing import Any
+
+import uvloop
+from aiohttp import web
+
+from omnirt.clock import NS, monotonic_ns
+from omnirt.errors import ConfigError
+from omnirt.gateway.app import build
+from omnirt.gateway.config import GatewayConfig
+from omnirt.loader import resolve
+from omnirt.log import set_up
+from omnirt.pipeline.deploy import load_plan
+from omnirt.wire.plan import Plan
+
+log = logging.getLogger("omnirt.run")
+
+CLOSE_S = 5.0
+"""For connections that are still open when the head has finished."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pipeline", help="a pipeline file, or the name of a packaged one")
+    parser.add_argument("--deploy", action="append", default=[], metavar="FILE", help="overlay: where things run")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one value, for this run")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8091)
+    parser.add_argument("--keys", default="", metavar="FILE", help="API keys, one a line; a file only you may read")
+    parser.add_argument("--voices", default="", metavar="DIR", help="where uploaded voices are kept")
+    parser.add_argument("--cors", action="append", default=None, metavar="ORIGIN", help="web origins that may call")
+    parser.add_argument("--public-discovery", action="store_true", help="lists of models and voices need no key")
+    parser.add_argument("--log", default="info", choices=("debug", "info", "warning", "error"))
+
+
+def run(args: argparse.Namespace) -> int:
+    plan = load_plan(args.pipeline, args.deploy, args.set)
+    set_up(process="head", level=args.log)
+    listener = _bind(args.host, args.port)
+    config = GatewayConfig(
+        keys_file=args.keys,
+        voices_dir=args.voices,
+        public_discovery=args.public_discovery,
+        cors_origins=("*",) if args.cors is None else tuple(args.cors),
+    )
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(plan, config, listener))
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port") from error
+    return listener
+
+
+async def _serve(plan: Plan, config: GatewayConfig, listener: socket.socket) -> int:
+    loop = asyncio.get_running_loop()
+    started_ns = monotonic_ns()
+    head: Any = resolve("omnirt.actors.head:Head")(plan, loop)
+    runner = web.AppRunner(build(head, config), handler_cancellation=True, access_log=None)
+    try:
+        await runner.setup()
+        head.start()
+        await web.SockSite(runner, listener).start()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, _Stopper(head))
+        head.on_ready(lambda: _banner(plan, listener, (monotonic_ns() - started_ns) / NS))
+        status: int = await head.finished
+        await asyncio.wait_for(runner.cleanup(), CLOSE_S)
+    except TimeoutError:
+        log.warning("connections were still open at the end")
+    finally:
+        head.close()
+    return status
+
+
+class _Stopper:
+    """First signal: drain. Second: stop now."""
+
+    def __init__(self, head: Any) -> None:
+        self._head = head
+        self._asked = False
+
+    def __call__(self) -> None:
+        if self._asked:
+            self._head.stop_now()
+            return
+        self._asked = True
+        print("draining; once more to stop at once", file=sys.stderr, flush=True)
+        self._head.drain()
+
+
+def _banner(plan: Plan, listener: socket.socket, seconds: float) -> None:
+    host, port = listener.getsockname()[:2]
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    lines = [f"{plan.name} is ready after {seconds:.1f} s on {url}"]
+    if "audio" in plan.outputs and "text" in plan.inputs:
+        body = '{"input": "Hello. This voice was made on a plain processor.", "response_format": "wav"}'
+        lines.append(f"  curl -s {url}/v1/audio/speech -H 'Content-Type: application/json' -d '{body}' -o hello.wav")
+        lines.append(f'  omnirt say "Hello there." -o hello.wav --url {url}')
+    print("\n".join(lines), file=sys.stderr, flush=True)
+
+

@@ -1,0 +1,83 @@
+"""The gateway put together: which path leads to which surface."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from omnirt.gateway.config import GatewayConfig
+from omnirt.gateway.core import Core
+from omnirt.gateway.gate import Gate
+from omnirt.gateway.models import Models
+from omnirt.gateway.ops import Ops
+from omnirt.gateway.speech import Speech
+from omnirt.gateway.voices import Voices
+from omnirt.session.service import Service
+
+ABSENT_POST = (
+    "chat/completions",
+    "audio/transcriptions",
+    "audio/translations",
+    "images/generations",
+    "images/edits",
+    "videos",
+)
+"""Routes of the API that get a 501 with the reason instead of a 404."""
+ABSENT_GET = ("realtime", "duplex")
+
+
+def build(service: Service, config: GatewayConfig) -> web.Application:
+    """An application that serves `service`. Run it with `omnirt.gateway.serve`, whose settings it relies on."""
+    core = Core(service, config)
+    gate = Gate(core)
+    app = web.Application(
+        middlewares=[gate.middleware()],
+        client_max_size=max(config.json_bytes_max, config.upload_bytes_max),
+    )
+    app.on_response_prepare.append(gate.on_prepare)
+
+    async def start(_: web.Application) -> None:
+        core.warm()
+
+    async def stop(_: web.Application) -> None:
+        core.close()
+
+    app.on_startup.append(start)
+    app.on_cleanup.append(stop)
+    _add_operations(app, Ops(core))
+    _add_surfaces(app, core)
+    return app
+
+
+def _add_operations(app: web.Application, ops: Ops) -> None:
+    for path in ("health", "ping", "ready"):
+        app.router.add_get(f"/{path}", ops.health, name=path)
+    app.router.add_get("/healthz", ops.alive, name="healthz")
+    app.router.add_get("/version", ops.version, name="version")
+    app.router.add_get("/metrics", ops.metrics, name="metrics")
+    app.router.add_post(_v1("omnirt/requests/{id}/cancel"), ops.cancel, name="cancel")
+    for path in ABSENT_POST:
+        app.router.add_post(_v1(path), ops.absent, name=_label(path))
+    for path in ABSENT_GET:
+        app.router.add_get(_v1(path), ops.absent, name=_label(path))
+
+
+def _add_surfaces(app: web.Application, core: Core) -> None:
+    speech, voices, models = Speech(core), Voices(core), Models(core)
+    app.router.add_post(_v1("audio/speech"), speech.create, name="speech")
+    resource = app.router.add_resource(_v1("audio/voices"), name="voices")
+    resource.add_route("GET", voices.list)
+    resource.add_route("POST", voices.create)
+    app.router.add_delete(_v1("audio/voices/{id:.+}"), voices.delete, name="voice")
+    app.router.add_get(_v1("audio/models"), models.audio, name="audio_models")
+    app.router.add_get(_v1("models"), models.list, name="models")
+    # A model's id may contain slashes, and clients send them escaped or not.
+    app.router.add_get(_v1("models/{id:.+}"), models.retrieve, name="model")
+
+
+def _v1(path: str) -> str:
+    """Also matches a doubled slash after /v1: clients whose base URL ends in one send that."""
+    return "/v1{slash:/+}" + path
+
+
+def _label(path: str) -> str:
+    return path.replace("/", "_")

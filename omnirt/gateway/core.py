@@ -1,0 +1,77 @@
+"""What all surfaces share: the service, the configuration, and the threads that encode.
+
+Invariant: the loop only moves messages. What computes or touches a disk goes through `Core.threaded`, a fixed number
+of threads; a request has at most one piece of work there, so the queue is bounded by the requests admitted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from omnirt.clock import unix_s
+from omnirt.errors import NotReady, Unsupported
+from omnirt.gateway.auth import load_keys
+from omnirt.gateway.config import GatewayConfig
+from omnirt.gateway.errors import invalid, unknown_model
+from omnirt.gateway.facts import PipelineFacts, gather
+from omnirt.gateway.media import encoder_for
+from omnirt.gateway.voice_store import VoiceStore
+from omnirt.metrics import Metrics
+from omnirt.session.service import Service
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Core:
+    def __init__(self, service: Service, config: GatewayConfig) -> None:
+        self.service = service
+        self.config = config
+        self.keys = load_keys(config.keys_file)
+        self.metrics = Metrics()
+        self.created_s = unix_s()
+        self.voices = VoiceStore(config.voices_dir, config.voices_max) if config.voices_dir else None
+        self._threads = ThreadPoolExecutor(config.encode_threads, thread_name_prefix="gateway")
+
+    def facts(self) -> PipelineFacts:
+        return gather(self.service.plan, self.service.facts())
+
+    def model_names(self) -> tuple[str, ...]:
+        return (self.service.plan.name, *self.service.plan.aliases)
+
+    def check_model(self, body: object) -> None:
+        """404 unless the body's `model` is this pipeline; none means the only one there is."""
+        name = body.get("model") if isinstance(body, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        if name is None:
+            return
+        if not isinstance(name, str):
+            raise invalid("model must be a string.", "model")
+        if name not in self.model_names():
+            raise unknown_model(name, self.model_names())
+
+    def check_loaded(self) -> None:
+        """503 while loading: what the stages can do is not known yet, so nothing can be judged."""
+        state = self.service.state()
+        if state.state == "loading":
+            waiting = ", ".join(stage.name for stage in state.stages if stage.state != "ready")
+            raise NotReady(f"Loading: {waiting}.", reason="model_loading", retry_after_s=2.0)
+
+    async def threaded(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: work(*args, **kwargs))
+
+    def warm(self) -> None:
+        """Import the codec library before the first request needs it."""
+        self._threads.submit(_import_codecs)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _import_codecs() -> None:
+    try:
+        encoder_for("mp3", 24_000).flush()
+    except Unsupported:  # said to whoever asks for a format that needs it
+        return

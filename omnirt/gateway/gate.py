@@ -1,0 +1,98 @@
+"""What happens around every handler: the request's name, browsers' questions, keys, drain, and the shape of errors.
+
+Invariant: every answer passes here, also those for unknown routes, so every answer has `x-request-id`, CORS headers
+and, when it is an error, the envelope. This is one of two places that catch broadly: it ends the work it was doing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from omnirt.clock import monotonic_ns
+from omnirt.errors import NotReady, OmnirtError
+from omnirt.gateway.auth import caller_of
+from omnirt.gateway.core import Core
+from omnirt.gateway.cors import is_preflight, origin_headers, preflight
+from omnirt.gateway.delivery import break_off
+from omnirt.gateway.errors import ApiError, refusal_of, response_of
+from omnirt.gateway.identity import CALLER, REQUEST_ID, RESPONSE, request_id_of
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+ARRIVED_NS = web.RequestKey("arrived_ns", int)
+CLIENT_GONE = 499
+"""Never sent: the status in the log and metrics of a request whose client left."""
+DRAIN_RETRY_S = 5.0
+log = logging.getLogger("omnirt.gateway")
+
+
+class Gate:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def middleware(self) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+        @web.middleware
+        async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
+            return await self._pass(request, handler)
+
+        return gate
+
+    async def on_prepare(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Headers of every answer, also of streams and upgrades."""
+        response.headers["x-request-id"] = request[REQUEST_ID]
+        response.headers["Server"] = "omnirt"
+        response.headers["openai-processing-ms"] = str((monotonic_ns() - request[ARRIVED_NS]) // 1_000_000)
+        response.headers.update(origin_headers(request.headers.get("Origin"), self._core.config.cors_origins))
+        request[RESPONSE] = response
+
+    async def _pass(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        request[ARRIVED_NS] = monotonic_ns()
+        request[REQUEST_ID] = request_id_of(request.headers.get("X-Request-Id"))
+        request[CALLER] = ""
+        try:
+            response = await self._admitted(request, handler)
+        except asyncio.CancelledError:
+            self._record(request, CLIENT_GONE)
+            raise
+        except ConnectionError:
+            self._record(request, CLIENT_GONE)
+            return request.get(RESPONSE) or web.Response(status=CLIENT_GONE)
+        except Exception as error:
+            return self._failed(request, error)
+        self._record(request, response.status)
+        return response
+
+    async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if is_preflight(request):
+            return preflight(request.headers, self._core.config.cors_origins)
+        request[CALLER] = caller_of(request, self._core.keys, self._core.config)
+        if request.path.startswith("/v1/") and not request.path.endswith("/cancel"):
+            self._refuse_while_draining()
+        return await handler(request)
+
+    def _refuse_while_draining(self) -> None:
+        if self._core.service.state().state == "draining":
+            raise NotReady("The server is shutting down.", reason="shutting_down", retry_after_s=DRAIN_RETRY_S)
+
+    def _failed(self, request: web.Request, error: Exception) -> web.StreamResponse:
+        refusal = refusal_of(error)
+        if not isinstance(error, (ApiError, OmnirtError, web.HTTPException)):
+            log.error("%s failed: %r", request[REQUEST_ID], error, exc_info=error)
+        self._record(request, refusal.status, f"{refusal.code}: {refusal.message}")
+        started = request.get(RESPONSE)
+        if started is None:
+            return response_of(refusal, request[REQUEST_ID])
+        break_off(request, self._core.config.stall_s)
+        return started
+
+    def _record(self, request: web.Request, status: int, reason: str = "") -> None:
+        resource = request.match_info.route.resource
+        route = (resource.name if resource is not None else None) or "none"
+        self._core.metrics.requests.labels(route, str(status)).inc()
+        took_ms = (monotonic_ns() - request[ARRIVED_NS]) // 1_000_000
+        level = logging.WARNING if status >= 500 else logging.INFO
+        log.log(level, "%s %s %s %d %d ms %s", request[REQUEST_ID], request.method, route, status, took_ms, reason)

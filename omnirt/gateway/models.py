@@ -1,0 +1,47 @@
+"""The list of models: this pipeline under each of its names, with what it can do."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from omnirt.gateway.core import Core
+from omnirt.gateway.errors import unknown_model
+from omnirt.gateway.speech import speaks
+
+
+class Models:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def list(self, _: web.Request) -> web.Response:
+        return web.json_response({"object": "list", "data": [self._entry(name) for name in self._core.model_names()]})
+
+    async def retrieve(self, request: web.Request) -> web.Response:
+        name = request.match_info["id"]
+        if name not in self._core.model_names():
+            raise unknown_model(name, self._core.model_names())
+        return web.json_response(self._entry(name))
+
+    async def audio(self, _: web.Request) -> web.Response:
+        names = self._core.model_names() if speaks(self._core.service.plan) else ()
+        return web.json_response({"models": [{"id": name, "name": name} for name in names]})
+
+    def _entry(self, name: str) -> dict[str, object]:
+        plan = self._core.service.plan
+        facts = self._core.facts()
+        extension: dict[str, object] = {
+            "modalities": {"input": list(plan.inputs), "output": list(plan.outputs)},
+            "endpoints": ["/v1/audio/speech"] if speaks(plan) else [],
+            "limits": {"requests_max": plan.limits.requests_max, "input_chars_max": plan.limits.input_chars_max},
+        }
+        if "audio" in plan.outputs:
+            extension |= {"sample_rate": facts.sample_rate, "voices": [voice.id for voice in facts.voices]}
+        return {
+            "id": name,
+            "object": "model",
+            "created": self._core.created_s,
+            "owned_by": "omnirt",
+            "root": plan.name,
+            "parent": None,
+            "omnirt": extension,
+        }

@@ -1,0 +1,45 @@
+"""Listening: a bound socket, and the runner with the settings that the gateway relies on."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from aiohttp import web
+
+from omnirt.errors import ConfigError
+
+HEADER_BYTES_MAX = 64 << 10
+IDLE_CONNECTION_S = 75.0
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A bound socket, taken before anything is loaded. Port 0 takes a free one. Raises ConfigError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(f"port {port} of {host} is taken; choose another with --port") from error
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    listener.setblocking(False)
+    return listener
+
+
+async def serve(app: web.Application, listener: socket.socket, shutdown_s: float = 5.0) -> web.AppRunner:
+    """Accept connections. `await runner.cleanup()` stops: idle connections go at once, busy ones after `shutdown_s`."""
+    runner = web.AppRunner(
+        app,
+        handler_cancellation=True,  # a client that leaves cancels its handler, and so its request
+        access_log=None,  # the gate logs, with the request's id
+        keepalive_timeout=IDLE_CONNECTION_S,
+        max_line_size=HEADER_BYTES_MAX,
+        max_field_size=HEADER_BYTES_MAX,
+        shutdown_timeout=shutdown_s,
+    )
+    await runner.setup()
+    await web.SockSite(runner, listener, backlog=1024).start()
+    return runner

@@ -1,0 +1,80 @@
+"""`POST /v1/audio/speech`: check, submit, deliver, account. Leaving the handler for any reason ends the request."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+
+from omnirt.clock import monotonic_ns
+from omnirt.errors import OmnirtError
+from omnirt.gateway.body import read_json
+from omnirt.gateway.core import Core
+from omnirt.gateway.delivery import SENDERS
+from omnirt.gateway.errors import unsupported_endpoint
+from omnirt.gateway.facts import PipelineFacts
+from omnirt.gateway.identity import CALLER, REQUEST_ID
+from omnirt.gateway.speech_audio import SpeechAudio
+from omnirt.gateway.speech_request import SpeechRequest, SpeechRules, parse_speech
+from omnirt.gateway.voices import voice_params
+from omnirt.session.service import Submit
+from omnirt.wire.payload import Text
+from omnirt.wire.plan import Plan
+
+
+class Speech:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def create(self, request: web.Request) -> web.StreamResponse:
+        arrived_ns = monotonic_ns()
+        core = self._core
+        body = await read_json(request, core.config.json_bytes_max)
+        core.check_model(body)
+        if not speaks(core.service.plan):
+            raise unsupported_endpoint(f"The model {core.service.plan.name} does not make speech from text.")
+        core.check_loaded()
+        facts = core.facts()
+        spoken = parse_speech(body, self._rules(facts))
+        submit = self._submit(request, spoken, facts)
+        # wav as a whole is collected as samples, so that its header can be exact.
+        pieces = "pcm" if (spoken.format, spoken.delivery) == ("wav", "complete") else spoken.format
+        try:
+            async with core.service.submit(submit) as live:
+                audio = SpeechAudio(core, live, spoken, pieces, facts.sample_rate)
+                send = SENDERS[spoken.delivery]
+                response = await send(request, audio, core.config, request[REQUEST_ID])
+        except OmnirtError as error:
+            core.metrics.speech_ended(error.code)
+            raise
+        except (asyncio.CancelledError, ConnectionError):
+            core.metrics.speech_ended("client_gone")
+            raise
+        core.metrics.speech_done(arrived_ns, audio.first_ns, monotonic_ns(), audio.seconds())
+        return response
+
+    def _rules(self, facts: PipelineFacts) -> SpeechRules:
+        return SpeechRules(
+            input_chars_max=self._core.service.plan.limits.input_chars_max,
+            instructions_chars_max=self._core.config.instructions_chars_max,
+            default_format=self._core.config.default_format,
+            honoured=facts.honoured,
+            languages=facts.languages,
+        )
+
+    def _submit(self, request: web.Request, spoken: SpeechRequest, facts: PipelineFacts) -> Submit:
+        params: dict[str, Any] = {"speed": spoken.speed, **spoken.params}
+        params.update(voice_params(spoken.voice, facts, self._core.voices))
+        return Submit(
+            inputs=(("text", Text(spoken.text)),),
+            outputs=("audio",),
+            params=params,
+            seed=spoken.seed,
+            key=request[CALLER],
+            public_id=request[REQUEST_ID],
+        )
+
+
+def speaks(plan: Plan) -> bool:
+    return "text" in plan.inputs and "audio" in plan.outputs

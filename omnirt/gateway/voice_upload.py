@@ -1,0 +1,175 @@
+"""Taking in a voice: multipart (audio or description) or JSON (description), bounded while it arrives.
+
+The audio goes to disk piece by piece, so an upload costs no memory; over the limit, or whatever else goes wrong, the
+file is gone when the answer is sent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import BodyPartReader, web
+
+from omnirt.gateway.body import read_json
+from omnirt.gateway.core import Core
+from omnirt.gateway.errors import ApiError, Refusal, invalid, too_large
+from omnirt.gateway.facts import PipelineFacts
+from omnirt.gateway.voice_store import StoredVoice, Upload, VoiceStore
+
+TEXT_FIELDS = ("name", "consent", "type", "prompt", "model", "script_hint", "ref_text", "speaker_description")
+TEXT_BYTES_MAX = 16 << 10
+PARTS_MAX = 32
+NAME_CHARS_MAX = 128
+CONTAINERS = "wav, mp3, ogg, flac, aac, webm, mp4"
+
+
+async def voice_from(request: web.Request, core: Core, store: VoiceStore, facts: PipelineFacts) -> StoredVoice:
+    """The voice that `request` uploads, kept. Raises a 4xx and keeps nothing otherwise."""
+    upload: Upload | None = None
+    try:
+        if request.content_type == "multipart/form-data":
+            fields, upload = await _read_parts(request, core, store)
+        else:
+            fields = _text_fields(await read_json(request, core.config.json_bytes_max))
+        voice = await core.threaded(_checked, fields, upload, facts, core.model_names())
+        _check_room(voice, store, facts)
+        kept = await core.threaded(store.commit, voice, upload)
+        upload = None
+        return kept
+    finally:
+        if upload is not None:
+            upload.discard()
+
+
+async def _read_parts(
+    request: web.Request, core: Core, store: VoiceStore
+) -> tuple[dict[str, str], Upload | None]:
+    bytes_max = core.config.upload_bytes_max
+    if (request.content_length or 0) > bytes_max + PARTS_MAX * TEXT_BYTES_MAX:
+        raise too_large(bytes_max)
+    fields: dict[str, str] = {}
+    upload: Upload | None = None
+    try:
+        reader = await request.multipart()
+        for _ in range(PARTS_MAX):
+            part = await reader.next()
+            if part is None:
+                return fields, upload
+            if not isinstance(part, BodyPartReader):
+                raise invalid("Nested multipart bodies are not supported.", None)
+            if part.name == "audio_sample" and upload is None:
+                upload = store.begin()
+                await _copy(part, upload, core, bytes_max)
+            elif part.name in TEXT_FIELDS:
+                fields[part.name] = await _text_of(part)
+            else:
+                await part.release()
+        raise invalid(f"More than {PARTS_MAX} parts.", None)
+    except BaseException as error:
+        if upload is not None:
+            upload.discard()
+        if isinstance(error, ValueError):
+            raise invalid(f"The multipart body is malformed: {error}.", None) from error
+        raise
+
+
+async def _copy(part: BodyPartReader, upload: Upload, core: Core, bytes_max: int) -> None:
+    while piece := await part.read_chunk(256 << 10):
+        if upload.size + len(piece) > bytes_max:
+            raise too_large(bytes_max)
+        await core.threaded(upload.write, bytes(piece))
+
+
+async def _text_of(part: BodyPartReader) -> str:
+    data = bytearray()
+    while piece := await part.read_chunk(8 << 10):
+        data += piece
+        if len(data) > TEXT_BYTES_MAX:
+            raise invalid(f"{part.name} is over {TEXT_BYTES_MAX} bytes.", part.name)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise invalid(f"{part.name} is not UTF-8.", part.name) from error
+
+
+def _text_fields(body: object) -> dict[str, str]:
+    if not isinstance(body, dict):
+        raise invalid("The body must be a JSON object.", None)
+    given: dict[str, Any] = {name: body.get(name) for name in TEXT_FIELDS}
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise invalid(f"{name} must be a string.", name)
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _checked(
+    fields: dict[str, str], upload: Upload | None, facts: PipelineFacts, models: tuple[str, ...]
+) -> StoredVoice:
+    name = fields.get("name", "").strip()
+    if not name:
+        raise invalid("name is required.", "name", "missing_required_parameter")
+    if len(name) > NAME_CHARS_MAX or not name.isprintable() or "/" in name or "\\" in name:
+        raise invalid(f"name must be at most {NAME_CHARS_MAX} printable characters, without slashes.", "name")
+    kind = fields.get("type", "audio_sample")
+    if kind == "prompt":
+        return _prompt_voice(name, fields, facts)
+    if kind != "audio_sample":
+        raise invalid("type must be one of: audio_sample, prompt.", "type")
+    if not facts.cloning:
+        raise invalid("This model cannot copy a voice from a sample.", "audio_sample", "unsupported_parameter")
+    return _sample_voice(name, fields, upload)
+
+
+def _prompt_voice(name: str, fields: dict[str, str], facts: PipelineFacts) -> StoredVoice:
+    if not facts.voice_design:
+        raise invalid("This model cannot make a voice from a description.", "type", "unsupported_parameter")
+    prompt = fields.get("prompt", "")
+    if not prompt.strip():
+        raise invalid("prompt is required: a description of the voice.", "prompt", "missing_required_parameter")
+    return StoredVoice("", name, 0, "prompt", prompt=prompt)
+
+
+def _sample_voice(name: str, fields: dict[str, str], upload: Upload | None) -> StoredVoice:
+    if not fields.get("consent", "").strip():
+        raise invalid("consent is required.", "consent", "missing_required_parameter")
+    if upload is None or upload.size == 0:
+        raise invalid("audio_sample is required: a recording.", "audio_sample", "missing_required_parameter")
+    upload.close()
+    with upload.path.open("rb") as file:
+        mime_type = container_of(file.read(16))
+    if not mime_type:
+        raise invalid(f"audio_sample must be one of: {CONTAINERS}.", "audio_sample", "unsupported_media")
+    return StoredVoice(
+        "",
+        name,
+        0,
+        "audio_sample",
+        mime_type=mime_type,
+        size=upload.size,
+        consent=fields["consent"],
+        ref_text=fields.get("ref_text", ""),
+        speaker_description=fields.get("speaker_description", ""),
+    )
+
+
+def container_of(head: bytes) -> str:
+    """The media type that the first bytes of a recording show, or empty. What the client called it does not matter."""
+    if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
+        return "audio/wav"
+    known = {b"OggS": "audio/ogg", b"fLaC": "audio/flac", b"\x1aE\xdf\xa3": "audio/webm"}
+    if head[:4] in known:
+        return known[head[:4]]
+    if head[4:8] == b"ftyp":
+        return "audio/mp4"
+    if head[:1] == b"\xff" and len(head) > 1 and head[1] & 0xF6 == 0xF0:
+        return "audio/aac"
+    is_mp3 = head[:3] == b"ID3" or (head[:1] == b"\xff" and len(head) > 1 and head[1] & 0xE0 == 0xE0)
+    return "audio/mpeg" if is_mp3 else ""
+
+
+def _check_room(voice: StoredVoice, store: VoiceStore, facts: PipelineFacts) -> None:
+    taken = {entry.id for entry in facts.voices} | {entry.name for entry in facts.voices} | set(facts.aliases)
+    if voice.name in taken or store.find(voice.name) is not None:
+        raise invalid(f"A voice called {voice.name} exists; delete it first.", "name")
+    if store.is_full():
+        raise ApiError(Refusal(400, "invalid_value", "The voice store is full; delete a voice first."))
