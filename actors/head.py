@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -31,7 +31,7 @@ from omnirt.actors.orchestrator import (
     Orchestrator,
     StopAdmitting,
 )
-from omnirt.clock import NS, LoopClock, Timer
+from omnirt.clock import NS, Clock, LoopClock, Timer
 from omnirt.connectors.base import LinkBroken, LinkClosed, Received
 from omnirt.connectors.ring import RingLink, RingPair
 from omnirt.errors import OmnirtError
@@ -66,7 +66,7 @@ from omnirt.wire.messages import (
     encode,
 )
 from omnirt.wire.payload import Payload
-from omnirt.wire.plan import NodePlan, Plan
+from omnirt.wire.plan import LinkPlan, NodePlan, Plan
 
 log = logging.getLogger("omnirt.head")
 
@@ -76,6 +76,18 @@ PING = -1
 FAREWELL_S = 1.0
 """Between giving up and exiting: time for the errors to reach the clients."""
 KILL_S = 5.0
+
+
+class Parts(NamedTuple):
+    """What touches the machine. A simulated world puts its own in their place."""
+
+    clock: Callable[[asyncio.AbstractEventLoop], Clock] = LoopClock
+    random: Callable[[], Random] = lambda: Random(secrets.randbits(64))  # noqa: S311  seeds of requests, not secrets
+    fences: Callable[[int], FencePage] = FencePage.create
+    board: Callable[[int], Board] = Board.create
+    children: Callable[..., Children] = Children
+    channel: Callable[..., Channel] = Channel
+    pair: Callable[[LinkPlan], RingPair] = RingPair.create
 
 
 class Process:
@@ -95,22 +107,23 @@ class Process:
 
 
 class Head:
-    def __init__(self, plan: Plan, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, plan: Plan, loop: asyncio.AbstractEventLoop, parts: Parts = Parts()) -> None:
         self.plan = plan
-        self.clock = LoopClock(loop)
-        self.random = Random(secrets.randbits(64))  # noqa: S311  seeds of requests, not secrets
+        self.clock = parts.clock(loop)
+        self.random = parts.random()
         self.finished: asyncio.Future[int] = loop.create_future()
         """The exit status, once the head has nothing left to do."""
         self._loop = loop
+        self._parts = parts
         self._woken = False
         self._draining = False
         self._on_ready: Callable[[], None] | None = None
         self._system = System(self.clock, self._wake)
-        self._fences = FencePage.create(plan.limits.requests_max)
+        self._fences = parts.fences(plan.limits.requests_max)
         self._lines = {(node.name, rank): 0 for node in plan.nodes for rank in range(node.ranks)}
         self._lines = {key: line for line, key in enumerate(self._lines)}
-        self._board = Board.create(len(self._lines))
-        self._children = Children(loop, self._on_exit)
+        self._board = parts.board(len(self._lines))
+        self._children = parts.children(loop, self._on_exit)
         self._supervisor = Supervisor(plan, self.random, self._progress)
         self._timer: Timer | None = None
         self._armed_ns: int | None = None
@@ -176,13 +189,13 @@ class Head:
     # ------------------------------------------------------------ Service
 
     def submit(self, request: Submit) -> LiveRequest:
-        admitted: Admitted = self._ask_orchestrator(Admit(request))
+        admitted: Admitted = self._system.call(self._orchestrator, Admit(request))
         return LiveRequest(
-            request.public_id, admitted.session, admitted.outlet, self._modalities, self._system.run
+            request.public_id, admitted.session, admitted.outlet, self._modalities, self._system
         )
 
     def state(self) -> ServiceState:
-        counts: Counts = self._ask_orchestrator("count")
+        counts: Counts = self._system.call(self._orchestrator, "count")
         stages = tuple(
             StageState(stage.name, stage.state, stage.ready, stage.replicas, stage.detail, stage.restarts)
             for stage in self._supervisor.state()
@@ -202,7 +215,7 @@ class Head:
         return self._facts
 
     def cancel(self, public_id: str) -> str:
-        return self._ask_orchestrator(CancelPublic(public_id))
+        return self._system.call(self._orchestrator, CancelPublic(public_id))
 
     async def stats(self) -> dict[str, dict[str, float]]:
         peers = [process for process in self._processes.values() if process.rank == 0]
@@ -224,15 +237,6 @@ class Head:
         process.peer.ask(lambda number: Ask(number, "stats"), ASK_NS, answer)
         value = await future
         return {} if isinstance(value, OmnirtError) else value
-
-    def _ask_orchestrator(self, question: Any) -> Any:
-        """The orchestrator is near and synchronous: its answer is there when the mailboxes are dry."""
-        answers: list[Any] = []
-        self._orchestrator.ask(question, ASK_NS, answers.append)
-        self._system.run()
-        if isinstance(answers[0], OmnirtError):
-            raise answers[0]
-        return answers[0]
 
     # ------------------------------------------------------------ worlds of orchestrator and sessions
 
@@ -291,7 +295,7 @@ class Head:
         if child is None:
             return
         process = Process(node, effect.rank, effect.incarnation, child)
-        process.channel = Channel(
+        process.channel = self._parts.channel(
             child.sock, self._loop, partial(self._on_message, process), partial(self._on_closed, process)
         )
         process.peer = Peer(effect.node, effect.incarnation, self.clock, partial(self._tell, process))
@@ -316,7 +320,7 @@ class Head:
             partner = self._processes.get((other, 0))
             if other != HEAD and partner is None:
                 continue
-            pair = RingPair.create(plan)
+            pair = self._parts.pair(plan)
             try:
                 self._hand_over(process, *pair.side(name))
                 if partner is not None:

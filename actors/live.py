@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from omnirt.actors.session import Cancel, EndInput, Extend, Outlet, Read
-from omnirt.clock import NS
-from omnirt.errors import Cancelled, OmnirtError, StageLost
-from omnirt.runtime.actor import NearRef
+from omnirt.errors import Cancelled, StageLost
+from omnirt.runtime.actor import NearRef, System
 from omnirt.session.service import Done, Event, Failed, Output
 from omnirt.wire.payload import MODALITIES, Payload
-
-ANSWER_NS = 5 * NS
 
 
 class LiveRequest:
     """Implements `Live`. An output's arrays are views of the ring until the next call of `next`."""
 
     def __init__(
-        self, public_id: str, session: NearRef, outlet: Outlet, modalities: dict[int, str], run: Callable[[], None]
+        self, public_id: str, session: NearRef, outlet: Outlet, modalities: dict[int, str], system: System
     ) -> None:
-        """`modalities`: edge index -> modality. `run` lets the actors of this process handle what was told."""
+        """`modalities`: edge index -> modality."""
         self.public_id = public_id
         self._session = session
         self._outlet = outlet
         self._modalities = modalities
-        self._run = run
+        self._system = system
         self._held: tuple[int, Any] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._over = False
@@ -70,14 +66,10 @@ class LiveRequest:
             self.cancel("the client went away")
 
     def _ask(self, question: Extend | EndInput) -> None:
-        answers: list[Any] = []
-        self._session.ask(question, ANSWER_NS, answers.append)
-        self._run()
-        error = answers[0] if answers else None
-        if isinstance(error, StageLost):
-            raise Cancelled("the request is over")
-        if isinstance(error, OmnirtError):
-            raise error
+        try:
+            self._system.call(self._session, question)
+        except StageLost as error:
+            raise Cancelled("the request is over") from error
 
     def _give_back(self) -> None:
         if self._held is not None:

@@ -388,6 +388,7 @@ class Orchestrator(Actor):
             groups = [group for group, node in entry.nodes.items() if node == message.node]
             for group in groups:
                 del entry.nodes[group]
+                self._router.closed(message.node)
             if groups:
                 entry.session.tell(Lost(message.node, message.reason, entry.slot in message.in_step))
 

@@ -1,4 +1,4 @@
-"""`omnirt check`: every mistake in a pipeline, a line each. Starts nothing, loads no weights. 1 when there is an error."""
+"""`omnirt check`: every mistake in a pipeline, a line each. Loads nothing. Status 1 when there is an error."""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ from omnirt.wire.plan import Plan
 
 CORE = ("aiohttp", "msgspec", "numba", "numpy", "posix-ipc", "prometheus-client", "uvloop")
 VOICE = ("hibari-tts", "onnxruntime", "av")
+PYTHON_MIN = (3, 11)
 SLOW_US = 500.0
 DESCRIPTORS_PER_REQUEST = 2
 DESCRIPTORS_SPARE = 256
@@ -64,7 +65,7 @@ def _results(args: Namespace) -> Iterator[tuple[str, Result]]:
         checked = checked_from(args)
         plan = checked.plan
         wrong = [str(finding) for finding in errors(checked.findings)]
-        yield args.pipeline, Result("fail", "; ".join(wrong), "correct the file") if wrong else Result("ok", "no mistakes")
+        yield args.pipeline, Result("fail", "; ".join(wrong), "correct it") if wrong else Result("ok", "no mistakes")
     yield "shared memory", shared_memory(plan)
     yield "leftovers", leftovers()
     yield "descriptors", descriptors(plan)
@@ -76,8 +77,8 @@ def _results(args: Namespace) -> Iterator[tuple[str, Result]]:
 
 def python() -> Result:
     version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info < (3, 11):
-        return Result("fail", version, "make the environment with Python 3.11 or newer: scripts/setup python3.12")
+    if sys.version_info[:2] < PYTHON_MIN:
+        return Result("fail", version, "make the environment with a newer one: scripts/setup python3.12")
     return Result("ok", f"{version} at {sys.executable}, omnirt {omnirt.__version__}")
 
 
@@ -105,7 +106,7 @@ def import_names() -> Result:
             fix = f"take {origin.parent.parent} off sys.path (no PYTHONPATH, no `python -m` in that folder)"
             return Result("fail", f"`import {name}` finds {origin}", fix)
         if not (home / name).is_dir():
-            return Result("fail", f"{home / name} is missing", "install omnirt again: the links of the package are lost")
+            return Result("fail", f"{home / name} is missing", "install omnirt again: its links are lost")
     return Result("ok", f"omnirt from {home}; `kernels` and `actors` only inside it")
 
 
@@ -144,9 +145,9 @@ def cores(plan: Plan | None) -> Result:
     if plan is None:
         return Result("ok", f"{count} to use")
     threads = sum(node.threads for node in plan.nodes)
-    if threads > count:
+    if threads > count and any(node.threads > 1 for node in plan.nodes):
         value = f"{count} to use, {len(plan.nodes)} nodes with {threads} threads in all"
-        return Result("warn", value, "put stages on one node, or lower node.NAME.threads")
+        return Result("warn", value, "lower node.NAME.threads, or leave it out to share the cores out")
     return Result("ok", f"{count} to use, {threads} threads in all")
 
 
@@ -173,7 +174,7 @@ def ring() -> Result:
 
     took_us = one_way_us()
     if took_us > SLOW_US:
-        return Result("warn", f"{took_us:.0f} us between two sleeping processes", "is the machine busy with other work?")
+        return Result("warn", f"{took_us:.0f} us between two sleeping processes", "is the machine busy?")
     return Result("ok", f"{took_us:.0f} us between two sleeping processes")
 
 
@@ -194,7 +195,7 @@ def attempted(check: Callable[[], Result]) -> Result:
     try:
         return check()
     except (OmnirtError, OSError, ImportError) as error:
-        return Result("fail", f"{type(error).__name__}: {error}", "see the line above; packages and shared memory first")
+        return Result("fail", f"{type(error).__name__}: {error}", "see the lines above; packages and memory first")
 
 
 def _versions(names: tuple[str, ...]) -> tuple[list[str], list[str]]:

@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from omnirt.cli.options import add_pipeline_arguments, plan_from
 from omnirt.pipeline.describe import describe, shortage
 
-SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory is, not a temporary file
+SHM = "/dev/shm"
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -64,8 +64,8 @@ class PayloadTooLarge(LinkError):
 
     def __init__(self, *, peer: str, edge: int, nbytes: int, limit_bytes: int) -> None:
         super().__init__(
-            f"edge {edge} to {peer}: a payload of {nbytes} bytes exceeds the {limit_bytes} bytes its link was planned for; "
-            "raise chunk_bytes_max of the edge",
+            f"edge {edge} to {peer}: a payload of {nbytes} bytes exceeds the {limit_bytes} bytes its link was planned "
+            "for; raise chunk_bytes_max of the edge",
             peer=peer,
         )
         self.edge = edge
@@ -85,8 +85,12 @@ class Received:
 
     @property
     def nbytes(self) -> int:
-        body = self._body
-        return len(body) if isinstance(body, bytes) else body.nbytes
+        return len(self._body)
+
+    @property
+    def body(self) -> memoryview:
+        """The raw bytes, read-only, under the same lease as the arrays `unpack` makes of them."""
+        return memoryview(self._body)
 
     def unpack(self, kind: type[P]) -> P:
         """The payload, its arrays read-only. They are valid until `release`; copy them to keep them."""

@@ -34,7 +34,7 @@ from omnirt.connectors.base import (
 from omnirt.shm import atomics
 from omnirt.shm.atomics import ALIGN, CONTROL_BYTES, FIELDS, LINE, WAITING
 from omnirt.shm.doorbell import Doorbell
-from omnirt.shm.ring import BATCH, Consumer, Producer, StaleRecord
+from omnirt.shm.ring import BATCH, Consumer, Producer
 from omnirt.shm.segment import Segment
 from omnirt.shm.slab import SlabConsumer, SlabProducer, control_bytes
 from omnirt.wire.codec import Packing
@@ -45,7 +45,7 @@ _MAGIC = 0x6F6D6E6972743032
 _PAGE = 4096
 _HEADER_WORDS = 8  # magic, generation, then the sizes the two ends must agree on
 
-PUMP_RECORDS_MAX = 4096
+PUMP_RECORDS_MAX = 256
 """Delivered by one `pump` at most; the rest waits for the next turn of the loop, so control messages get theirs."""
 
 
@@ -236,9 +236,8 @@ class RingLink:
     # -------------------------------------------------------------------------------------------- receiving
 
     def pump(self, deliver: Deliver) -> int:
-        if self._closed:
+        if not self.clear():
             return 0
-        self._bell_in.clear()
         total = 0
         try:
             while not self._closed:
@@ -247,7 +246,7 @@ class RingLink:
                 if total >= PUMP_RECORDS_MAX:
                     self._bell_in.ring()
                     break
-                if count == 0 and atomics.park(self._consumer.state):
+                if count == 0 and self.park():
                     break
         except LinkBroken:
             raise  # it stays broken: sleep until it is replaced
@@ -257,8 +256,20 @@ class RingLink:
             raise
         return total
 
+    # `pump` in parts, for a caller that polls for a while (`spin_us`) before it parks: clear, drain repeatedly, park.
+
+    def clear(self) -> bool:
+        """Silence the doorbell. False when the link is closed."""
+        if not self._closed:
+            self._bell_in.clear()
+        return not self._closed
+
+    def park(self) -> bool:
+        """True: the next record will ring. False: one came in between, drain again."""
+        return atomics.park(self._consumer.state) == 1
+
     def drain(self, deliver: Deliver) -> int:
-        """Deliver one batch without touching the doorbell; how many records. For callers that poll before they park."""
+        """Deliver one batch without touching the doorbell; how many records."""
         consumer = self._consumer
         count = atomics.scan(consumer.state, consumer.rows_address, BATCH)
         if count <= 0:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 import msgspec
 from aiohttp import web
 
 from omnirt.gateway.errors import ApiError, Refusal, invalid, too_large
+
+
+def as_object(value: object) -> Mapping[str, Any] | None:
+    """`value` where it is a JSON object; its keys are strings because it came out of a JSON decoder."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else None
 
 
 async def read_json(request: web.Request, bytes_max: int) -> Any:

@@ -14,6 +14,7 @@ from typing import ParamSpec, TypeVar
 from omnirt.clock import unix_s
 from omnirt.errors import NotReady, Unsupported
 from omnirt.gateway.auth import load_keys
+from omnirt.gateway.body import as_object
 from omnirt.gateway.config import GatewayConfig
 from omnirt.gateway.errors import invalid, unknown_model
 from omnirt.gateway.facts import PipelineFacts, gather
@@ -44,7 +45,7 @@ class Core:
 
     def check_model(self, body: object) -> None:
         """404 unless the body's `model` is this pipeline; none means the only one there is."""
-        name = body.get("model") if isinstance(body, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        name = (as_object(body) or {}).get("model")
         if name is None:
             return
         if not isinstance(name, str):

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import socket
+import struct
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -21,6 +23,8 @@ from omnirt.gateway.errors import payload_of, refusal_of
 from omnirt.gateway.media import content_type_of, wav_header
 from omnirt.gateway.speech_audio import SpeechAudio
 
+RESET = struct.pack("ii", 1, 0)
+"""Linger for no time: what closes then is a reset."""
 KEEPALIVE = b": keep-alive\n\n"
 EVENT_HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -31,7 +35,7 @@ EVENT_HEADERS = {
 Send = Callable[[web.Request, SpeechAudio, GatewayConfig, str], Awaitable[web.StreamResponse]]
 
 
-class ClientStalled(ConnectionError):
+class ClientStalledError(ConnectionError):
     """The client takes no bytes."""
 
 
@@ -55,7 +59,7 @@ class Outlet:
                 await self.response.write(data)
         except TimeoutError:
             break_off(self._request, 0.0)
-            raise ClientStalled(f"the client took nothing for {self._stall_s} s") from None
+            raise ClientStalledError(f"the client took nothing for {self._stall_s} s") from None
 
 
 async def send_audio(request: web.Request, audio: SpeechAudio, config: GatewayConfig, _: str) -> web.StreamResponse:
@@ -124,12 +128,14 @@ def break_off(request: web.BaseRequest, flush_s: float) -> None:
     What was written still arrives if the client takes it within `flush_s`; the last chunk is never sent.
     """
     transport = request.transport
-    if transport is None:
+    if transport is None or transport.is_closing():
         return
     if flush_s and request.version >= HttpVersion11:
         transport.close()
         asyncio.get_running_loop().call_later(flush_s, transport.abort)
     else:  # without chunks only a reset tells a broken answer from a whole one
+        connection = transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         transport.abort()
 
 

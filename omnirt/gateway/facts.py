@@ -20,6 +20,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from omnirt.gateway.body import as_object
 from omnirt.wire.plan import Plan
 
 
@@ -62,8 +63,8 @@ def gather(plan: Plan, facts: Mapping[str, Mapping[str, Any]]) -> PipelineFacts:
 
 
 def _voice(entry: object) -> VoiceFact:
-    if isinstance(entry, Mapping):
-        fields: dict[str, Any] = {str(key): value for key, value in entry.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    fields = dict(as_object(entry) or {})
+    if fields:
         known = str(fields.pop("id"))
         return VoiceFact(known, str(fields.pop("name", known)), fields)
     return VoiceFact(str(entry), str(entry))

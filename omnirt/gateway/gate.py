@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from omnirt.clock import monotonic_ns
 from omnirt.errors import NotReady, OmnirtError
@@ -20,8 +20,6 @@ from omnirt.gateway.cors import is_preflight, origin_headers, preflight
 from omnirt.gateway.delivery import break_off
 from omnirt.gateway.errors import ApiError, refusal_of, response_of
 from omnirt.gateway.identity import CALLER, REQUEST_ID, RESPONSE, request_id_of
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 ARRIVED_NS = web.RequestKey("arrived_ns", int)
 CLIENT_GONE = 499
@@ -34,7 +32,7 @@ class Gate:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    def middleware(self) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+    def middleware(self) -> Middleware:
         @web.middleware
         async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
             return await self._pass(request, handler)
@@ -61,7 +59,7 @@ class Gate:
         except ConnectionError:
             self._record(request, CLIENT_GONE)
             return request.get(RESPONSE) or web.Response(status=CLIENT_GONE)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an envelope
             return self._failed(request, error)
         self._record(request, response.status)
         return response

@@ -14,16 +14,13 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
 from omnirt.errors import Unsupported
-
-if TYPE_CHECKING:
-    from av.container import OutputContainer
 
 Samples = NDArray[np.int16]
 
@@ -70,12 +67,25 @@ CODECS = {
         frame=576,
         delay=MP3_DELAY,
     ),
-    "aac": Codec("adts", "aac", (48_000,), bit_rate=128_000, codec_options={"aac_coder": "fast"}, frame=1024, delay=1024),
-    "opus": Codec("ogg", "libopus", (16_000, 24_000, 48_000), bit_rate=64_000, container_options={"page_duration": "40000"}),
+    "aac": Codec(
+        "adts", "aac", (48_000,), bit_rate=128_000, codec_options={"aac_coder": "fast"}, frame=1024, delay=1024
+    ),
+    "opus": Codec(
+        "ogg", "libopus", (16_000, 24_000, 48_000), bit_rate=64_000, container_options={"page_duration": "40000"}
+    ),
     # Compression level 2 is the highest with short blocks (27 ms; then 105 ms).
     "flac": Codec(
         "flac", "flac", (), codec_options={"compression_level": "2"}, container_options={"metadata_header_padding": "0"}
     ),
+}
+
+
+CONTENT_TYPES = {
+    "mp3": "audio/mpeg",
+    "opus": "audio/ogg",
+    "aac": "audio/aac",
+    "flac": "audio/flac",
+    "wav": "audio/wav",
 }
 
 
@@ -92,7 +102,7 @@ def encoder_for(format: str, rate: int, sample_rate: int | None = None) -> Encod
 def content_type_of(format: str, rate: int) -> str:
     if format == "pcm":
         return f"audio/pcm;rate={rate};channels=1"
-    return {"mp3": "audio/mpeg", "opus": "audio/ogg", "aac": "audio/aac", "flac": "audio/flac", "wav": "audio/wav"}[format]
+    return CONTENT_TYPES[format]
 
 
 def is_cheap(format: str, rate: int, sample_rate: int | None) -> bool:
@@ -158,7 +168,7 @@ class CodecEncoder:
         self.rate = sample_rate if not codec.rates or sample_rate in codec.rates else codec.rates[-1]
         self._input_rate = rate
         self._sink = _Sink()
-        self._container: OutputContainer = _av().open(
+        self._container: Any = _av().open(
             self._sink, "w", format=codec.container, options=dict(codec.container_options)
         )
         self._stream: Any = self._container.add_stream(codec.name, rate=self.rate, layout="mono")

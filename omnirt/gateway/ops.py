@@ -97,6 +97,6 @@ def _report(state: ServiceState) -> dict[str, object]:
         "slots": state.slots,
     }
     if troubled:
-        reasons = [f"stage {stage.name} is {stage.state} ({stage.ready} of {stage.replicas} ready)" for stage in troubled]
-        report["reason"] = "; ".join(reasons)
+        parts = (f"stage {stage.name} is {stage.state} ({stage.ready} of {stage.replicas} ready)" for stage in troubled)
+        report["reason"] = "; ".join(parts)
     return report

@@ -11,6 +11,8 @@ from omnirt.errors import ConfigError
 
 HEADER_BYTES_MAX = 64 << 10
 IDLE_CONNECTION_S = 75.0
+LINGER_S = 2.0
+"""How long the rest of a refused body is read and dropped, so that the client gets to read why."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -36,6 +38,7 @@ async def serve(app: web.Application, listener: socket.socket, shutdown_s: float
         handler_cancellation=True,  # a client that leaves cancels its handler, and so its request
         access_log=None,  # the gate logs, with the request's id
         keepalive_timeout=IDLE_CONNECTION_S,
+        lingering_time=LINGER_S,
         max_line_size=HEADER_BYTES_MAX,
         max_field_size=HEADER_BYTES_MAX,
         shutdown_timeout=shutdown_s,

@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from omnirt.gateway.body import as_object
 from omnirt.gateway.config import AUDIO_FORMATS
 from omnirt.gateway.errors import invalid
 
@@ -71,9 +72,10 @@ class SpeechRequest(Struct, frozen=True):
 
 def parse_speech(body: object, rules: SpeechRules) -> SpeechRequest:
     """The request in `body` (decoded JSON). Raises a 400."""
-    if not isinstance(body, dict):
+    given = as_object(body)
+    if given is None:
         raise invalid("The body must be a JSON object.", None)
-    fields = _flat(body)
+    fields = _flat(given)
     return SpeechRequest(
         text=_input(fields.get("input"), rules.input_chars_max),
         voice=_voice(fields),
@@ -109,8 +111,9 @@ def _input(value: object, chars_max: int) -> str:
 def _voice(fields: Mapping[str, Any]) -> str | None:
     name = "voice" if "voice" in fields else "speaker"
     value = fields.get(name)
-    if isinstance(value, dict):
-        value = value.get("id", "")
+    entry = as_object(value)
+    if entry is not None:
+        value = entry.get("id", "")
     if value is None:
         return None
     if not isinstance(value, str):

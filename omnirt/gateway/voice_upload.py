@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import BodyPartReader, web
 
-from omnirt.gateway.body import read_json
+from omnirt.gateway.body import as_object, read_json
 from omnirt.gateway.core import Core
 from omnirt.gateway.errors import ApiError, Refusal, invalid, too_large
 from omnirt.gateway.facts import PipelineFacts
@@ -41,9 +41,7 @@ async def voice_from(request: web.Request, core: Core, store: VoiceStore, facts:
             upload.discard()
 
 
-async def _read_parts(
-    request: web.Request, core: Core, store: VoiceStore
-) -> tuple[dict[str, str], Upload | None]:
+async def _read_parts(request: web.Request, core: Core, store: VoiceStore) -> tuple[dict[str, str], Upload | None]:
     bytes_max = core.config.upload_bytes_max
     if (request.content_length or 0) > bytes_max + PARTS_MAX * TEXT_BYTES_MAX:
         raise too_large(bytes_max)
@@ -93,9 +91,10 @@ async def _text_of(part: BodyPartReader) -> str:
 
 
 def _text_fields(body: object) -> dict[str, str]:
-    if not isinstance(body, dict):
+    entry = as_object(body)
+    if entry is None:
         raise invalid("The body must be a JSON object.", None)
-    given: dict[str, Any] = {name: body.get(name) for name in TEXT_FIELDS}
+    given: dict[str, Any] = {name: entry.get(name) for name in TEXT_FIELDS}
     for name, value in given.items():
         if value is not None and not isinstance(value, str):
             raise invalid(f"{name} must be a string.", name)

@@ -99,7 +99,8 @@ def entry_of(voice: StoredVoice) -> dict[str, object]:
 
 def _builtin(id: str, name: str, more: dict[str, Any], facts: PipelineFacts) -> dict[str, object]:
     aliases = [alias for alias, voice in facts.aliases.items() if voice == id]
-    return {**more, "id": id, "name": name, "type": "builtin"} | ({"aliases": aliases} if aliases else {})
+    entry: dict[str, object] = {**more, "id": id, "name": name, "type": "builtin"}
+    return entry | ({"aliases": aliases} if aliases else {})
 
 
 def _uploaded(voice: StoredVoice) -> dict[str, object]:

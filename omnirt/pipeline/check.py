@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
@@ -140,7 +141,8 @@ class Check:
                 if wire.spec.stream is False:
                     self._wrong(_path(wire), _place(wire), "overflow = 'drop_oldest' needs stream = true")
                 if wire.window:
-                    self._wrong(_path(wire), _place(wire), "an edge with a window may not drop: each record is answered")
+                    message = "an edge with a window may not drop: each record is answered"
+                    self._wrong(_path(wire), _place(wire), message)
 
     def _payload_sent(self, wire: Wire) -> type[Payload] | None:
         if wire.source == CLIENT:
@@ -242,7 +244,7 @@ class Check:
 
 
 def _items(value: object) -> Iterable[str]:
-    return value if isinstance(value, tuple) else ()  # type: ignore[reportUnknownVariableType]
+    return cast("tuple[str, ...]", value) if isinstance(value, tuple) else ()
 
 
 def _path(wire: Wire) -> KeyPath:

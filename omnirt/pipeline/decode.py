@@ -6,7 +6,7 @@ is left out; the rest goes on, so that the graph can still be checked.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -51,21 +51,20 @@ def place_of(path: KeyPath) -> str:
     return " ".join(path[:2]) if path and path[0] in _TABLES else ".".join(path[:1])
 
 
-def _table_of(
-    kind: type[S], tables: object, path: KeyPath, tree: Tree, findings: list[Finding]
-) -> dict[str, S]:
+def _table_of(kind: type[S], tables: object, path: KeyPath, tree: Tree, findings: list[Finding]) -> dict[str, S]:
     items: dict[str, S] = {}
     if not isinstance(tables, dict):
         findings.append(Finding(tree.origin(path), path[0], f"write each as {_example(path[0])}"))
         return items
-    for name, table in tables.items():  # type: ignore[reportUnknownVariableType]
-        here = (*path, str(name))  # type: ignore[reportUnknownArgumentType]
+    for name, table in cast("dict[str, Any]", tables).items():
+        here = (*path, name)
         if not isinstance(table, dict):
             findings.append(Finding(tree.origin(here), path[0], f"{name} is not a table; write {_example(path[0])}"))
             continue
-        item = _build(kind, _walk(kind, table, here, tree, findings), here, tree, findings)  # type: ignore[arg-type]
+        values = _walk(kind, cast("dict[str, Any]", table), here, tree, findings)
+        item = _build(kind, values, here, tree, findings)
         if item is not None:
-            items[str(name)] = item  # type: ignore[reportUnknownArgumentType]
+            items[name] = item
     return items
 
 
@@ -84,7 +83,7 @@ def _walk(
             if not isinstance(value, dict):
                 findings.append(Finding(tree.origin(here), key, f"is not a table; write it as [{key}]"))
                 continue
-            inner = _walk(fields[key].type, value, here, tree, findings)  # type: ignore[arg-type]
+            inner = _walk(fields[key].type, cast("dict[str, Any]", value), here, tree, findings)
             values[fields[key].name] = _build(fields[key].type, inner, here, tree, findings)
         else:
             _leaf(fields[key], value, values, here, tree, findings)
@@ -108,8 +107,7 @@ def _leaf(
 def _build(kind: type[S], values: dict[str, Any], path: KeyPath, tree: Tree, findings: list[Finding]) -> S | None:
     """The struct, or None with findings for the keys it lacks."""
     missing = [f.encode_name for f in msgspec.structs.fields(kind) if f.required and f.name not in values]
-    for name in missing:
-        findings.append(Finding(tree.origin(path), place_of(path), f"the key {name!r} is missing"))
+    findings += [Finding(tree.origin(path), place_of(path), f"the key {name!r} is missing") for name in missing]
     if missing or any(value is _WRONG for value in values.values()):
         return None
     return kind(**values)

@@ -53,11 +53,11 @@ def wires_of(spec: PipelineSpec, classes: Classes) -> tuple[Wire, ...]:
     wires = [Wire(*ends, edge) for edge in spec.edge if (ends := ends_of(edge)) is not None]
     fed = {(wire.target, wire.to_port) for wire in wires}
     for stage in spec.stage:
-        accepts = classes[stage.name].accepts if stage.name in classes else {}
+        kind = classes.get(stage.name, Stage)
         wires += [
             Wire(CLIENT, modality, stage.name, modality)
             for modality in spec.inputs
-            if modality in accepts and (stage.name, modality) not in fed
+            if modality in kind.accepts and (stage.name, modality) not in fed
         ]
     for stage in spec.stage:
         final = stage.final

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Sequence
+from datetime import date, time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from omnirt.loader import did_you_mean
 from omnirt.pipeline.findings import Finding, Origin
@@ -105,7 +106,7 @@ class Tree:
                 self.wrong(origin, f"{path[0]} {key}", message)
             elif isinstance(value, dict) and isinstance(into.get(key, {}), dict):
                 self._origins.setdefault(here, origin)
-                self._merge(into.setdefault(key, {}), value, here, source, adds=adds)  # type: ignore[arg-type]
+                self._merge(into.setdefault(key, {}), cast("dict[str, Any]", value), here, source, adds=adds)
             else:
                 into[key] = value
                 self._origins[here] = origin
@@ -146,17 +147,18 @@ def merged(path: str, overlays: Sequence[str] = (), sets: Sequence[str] = ()) ->
 def _name_of(kind: str, table: Any) -> str:
     if not isinstance(table, dict):
         return ""
+    values = cast("dict[str, Any]", table)
     if kind == "edge":
-        ends = table.get("from"), table.get("to")  # type: ignore[reportUnknownMemberType]
-        return " -> ".join(str(end).strip() for end in ends) if all(ends) else ""  # type: ignore[reportUnknownArgumentType]
-    name = table.get("name")  # type: ignore[reportUnknownMemberType]
+        ends = values.get("from"), values.get("to")
+        return " -> ".join(str(end).strip() for end in ends) if all(ends) else ""
+    name = values.get("name")
     return name if isinstance(name, str) else ""
 
 
 def _value(text: str) -> Any:
     """A TOML value, or the text itself where it is none (`cuda:0`, `heart`)."""
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        value: Any = tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, KeyError):
         return text
-    return value if isinstance(value, bool | int | float | str | list | dict) else text
+    return text if isinstance(value, date | time) else value

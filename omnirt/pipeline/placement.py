@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from omnirt.ids import CLIENT
@@ -82,9 +83,7 @@ def _edge_plan(index: int, wire: Wire, answers: int | None, least_credit: int) -
     if answers is not None:
         values["answers"] = answers
     edge = EdgePlan(index, wire.source, wire.port, wire.target, wire.to_port, **values)
-    if edge.credit >= least_credit:
-        return edge
-    return EdgePlan(index, wire.source, wire.port, wire.target, wire.to_port, **{**values, "credit": least_credit})
+    return edge if edge.credit >= least_credit else msgspec.structs.replace(edge, credit=least_credit)
 
 
 def _node_plans(spec: PipelineSpec, stages: tuple[StagePlan, ...], cores: int) -> tuple[NodePlan, ...]:

@@ -18,7 +18,7 @@ AFFINITIES_MAX = 4096
 
 
 class Router:
-    """Invariant: `load(node)` is `opened` less `closed`. The caller pairs them, also for requests that a dead node held."""
+    """Invariant: `load(node)` is `opened` less `closed`; the caller pairs them, also for what a dead node held."""
 
     def __init__(self, plan: Plan, affinities_max: int = AFFINITIES_MAX) -> None:
         self._replicas: dict[str, list[str]] = {}

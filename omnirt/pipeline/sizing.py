@@ -49,13 +49,12 @@ def links_of(
         if ends[0] != ends[1]:
             pair = (ends[1], ends[0]) if ends[1] == HEAD or (ends[1], ends[0]) in pairs else ends
             pairs.setdefault(pair, []).append(edge)
-    return tuple(
-        _link(a, b, [e for e in carried if place[e.source] == group_a], [e for e in carried if place[e.source] == group_b],
-              slabbed, limits)
-        for (group_a, group_b), carried in pairs.items()
-        for a in replicas[group_a]
-        for b in replicas[group_b]
-    )  # fmt: skip
+    links: list[LinkPlan] = []
+    for (group_a, group_b), carried in pairs.items():
+        forth = [edge for edge in carried if place[edge.source] == group_a]
+        back = [edge for edge in carried if place[edge.source] == group_b]
+        links += [_link(a, b, forth, back, slabbed, limits) for a in replicas[group_a] for b in replicas[group_b]]
+    return tuple(links)
 
 
 def slab_bytes(edge: EdgePlan, limits: LimitsPlan) -> int:

@@ -37,11 +37,11 @@ class Actor:
 
 
 class _Question:
-    __slots__ = ("body", "number")
+    __slots__ = ("answer", "body")
 
-    def __init__(self, number: int, body: Any) -> None:
-        self.number = number
+    def __init__(self, body: Any, answer: Answer) -> None:
         self.body = body
+        self.answer = answer
 
 
 class _Entry:
@@ -106,6 +106,25 @@ class System:
         entry = self._entries.get(name)
         return None if entry is None else NearRef(self, entry)
 
+    def call(self, ref: NearRef, question: Any) -> Any:
+        """Ask and get the answer at once: near actors are synchronous. For code that is not an actor.
+
+        Raises what the actor answers with, StageLost when it is gone.
+        """
+        assert not self._running, "an actor asks with a callback"
+        answers: list[Any] = []
+        self.run()
+        entry = ref._entry
+        if self._alive(entry):
+            entry.mailbox.put_control(_Question(question, answers.append))
+            self._woken = True  # `run` follows at once
+            self._queue(entry)
+            self.run()
+        answer = answers[0] if answers else StageLost(f"{ref.name} is gone")
+        if isinstance(answer, OmnirtError):
+            raise answer
+        return answer
+
     def stop(self, name: str, reason: str = "stopped") -> None:
         """End an actor: no further message, one Down to each monitor, an answer to each waiting question."""
         entry = self._entries.pop(name, None)
@@ -114,7 +133,7 @@ class System:
         while len(entry.mailbox):
             message = entry.mailbox.get()
             if isinstance(message, _Question):
-                self._questions.answer(message.number, StageLost(f"{name} stopped: {reason}"))
+                message.answer(StageLost(f"{name} stopped: {reason}"))
         entry.actor.stopped(reason)
         entry.monitors.fire(Down(name, entry.incarnation, reason))
 
@@ -145,13 +164,13 @@ class System:
                     value = entry.actor.answer(message.body)
                 except OmnirtError as error:
                     value = error
-                self._questions.answer(message.number, value)
+                message.answer(value)
             else:
                 entry.actor.receive(message)
         except Exception as error:  # the actor is done for; whoever monitors it decides
             log.exception("actor=%s crashed", entry.name)
             if isinstance(message, _Question):
-                self._questions.answer(message.number, StageLost(f"{entry.name} crashed: {error!r}"))
+                message.answer(StageLost(f"{entry.name} crashed: {error!r}"))
             self.stop(entry.name, f"crashed: {error!r}")
 
     def _alive(self, entry: _Entry) -> bool:
@@ -174,7 +193,7 @@ class System:
             answer(StageLost(f"{entry.name} is gone"))
             return
         number = self._questions.open(entry.name, timeout_ns, answer)
-        self._control(entry, _Question(number, message))
+        self._control(entry, _Question(message, lambda value: self._questions.answer(number, value)))
 
     def _queue(self, entry: _Entry) -> None:
         if not entry.queued:

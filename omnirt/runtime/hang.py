@@ -58,9 +58,7 @@ class HangWatch:
         self.deadline_ns = None
 
     def answered(self, now_ns: int, rank: int) -> None:
-        seen = self._seen[rank]
-        seen.asked_ns = None
-        seen.since_ns = now_ns
+        self._seen[rank].asked_ns = None
         if self.deadline_ns is not None:
             self._schedule(now_ns)
 

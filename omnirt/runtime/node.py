@@ -207,14 +207,17 @@ class NodeProcess:
         self._cells.turn()
 
     def _pump(self, link: RingLink) -> None:
+        """What arrived is worked on before anything else: looking for more, and going to sleep, can wait."""
         cells = self._cells
         assert cells is not None
         self._woken = True  # the turn follows here, at once: it need not be asked for
         try:
-            link.pump(cells.record)
+            if link.clear():
+                link.drain(cells.record)
+                self._turn()
+                link.pump(cells.record)
         except LinkBroken as error:
             self.die(f"the link from {link.peer} is broken: {error}")
-        self._turn()
         if self._spin_ns:
             self._spin(cells)
 
@@ -237,10 +240,17 @@ def _load_error(error: Exception, stage: str) -> OmnirtError:
     return StageFailed(f"{type(error).__name__}: {error}", stage=stage)
 
 
+def _let_it_crash(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """An exception nobody expected leaves this process in an unknown state: the supervisor starts a clean one."""
+    log.critical("crashed: %s", context.get("message"), exc_info=context.get("exception"))
+    os._exit(EXIT_BROKEN)
+
+
 def main() -> None:
     control, parent = int(sys.argv[1]), int(sys.argv[2])
     die_with_parent(parent)
     loop = uvloop.new_event_loop()
+    loop.set_exception_handler(_let_it_crash)
     NodeProcess(loop, socket.socket(fileno=control))
     loop.run_forever()
 

@@ -69,11 +69,12 @@ class Row:
 
     def work(self) -> Work:
         """What a step could do for this row now, credit included."""
-        if self.dead or self.stepping or self.ended or self.output_over:
+        if self.dead or self.stepping or self.output_over:
             return Work.NONE
         answering = self.answers[0].edge.spec.answers if self.answers else -1
-        if not all(out.may_write(answering) for out in self.outs.values()):
-            return Work.NONE
+        for out in self.outs.values():
+            if not out.may_write(answering):
+                return Work.NONE
         if self.answers or self.inbox:
             return Work.STEP
         over = self.input_over
@@ -84,15 +85,16 @@ class Row:
     @property
     def input_over(self) -> bool:
         """Every source ended, everything is used up and no loop owes an answer."""
-        return (
-            self.unfinished == 0
-            and not self.inbox
-            and not self.answers
-            and all(not out.unanswered for out in self.outs.values())
-        )
+        if self.unfinished or self.inbox or self.answers:
+            return False
+        for out in self.outs.values():
+            if out.unanswered:
+                return False
+        return True
 
     def arrive(self, arrived: Arrived) -> None:
         arrived.edge.received += 1
+        arrived.edge.waiting += 1
         (self.answers if arrived.edge.spec.answers >= 0 else self.inbox).append(arrived)
 
     def source_ended(self, edge: InEdge) -> None:
@@ -106,8 +108,10 @@ class Row:
         if self.answers:
             arrived = self.answers.popleft()
             self.outs[arrived.edge.spec.answers].answered()
-            return arrived
-        return self.inbox.popleft()
+        else:
+            arrived = self.inbox.popleft()
+        arrived.edge.waiting -= 1
+        return arrived
 
     def drop_input(self) -> int:
         """Release everything unread; returns how many chunks that were."""

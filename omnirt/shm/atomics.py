@@ -1,5 +1,5 @@
-# pyright: basic
-"""Every native operation on shared words: acquire, release, exchange, full fence, and the ring and slab operations made of them.
+# pyright: basic, reportCallIssue=false
+"""Every native operation on shared words: acquire, release, exchange, full fence, and what ring and slab make of them.
 
 Compiled by numba for explicit signatures when this module is imported, or read from numba's cache; no later call
 compiles. One file on purpose: the cache follows the time stamp of the file a function stands in, so an intrinsic must
@@ -39,7 +39,8 @@ FIELDS = 6  # words `scan` writes for a record: head at, head length, body at, b
 STALE = -1
 
 # Private words of one end of a ring (producer or consumer), as byte offsets.
-S_CONTROL, S_DATA, S_CAPACITY, S_AT, S_SEEN, S_GENERATION, S_START, S_NEXT, STATE_WORDS = 0, 8, 16, 24, 32, 40, 48, 56, 8
+S_CONTROL, S_DATA, S_CAPACITY, S_AT, S_SEEN, S_GENERATION, S_START, S_NEXT = range(0, 64, 8)
+STATE_WORDS = 8
 # Private words of one end of a slab: address of the shared return list, its slots, returns seen or made, free slots.
 B_LIST, B_SLOTS, B_COUNT, B_FREE, B_STACK = 0, 8, 16, 24, 32
 
@@ -50,8 +51,8 @@ def _pointer(builder: Any, address: Any) -> Any:
 
 def _loader(order: str) -> Any:
     @intrinsic
-    def load(typingctx, address):  # noqa: ANN001, ANN202
-        def codegen(context, builder, signature, args):  # noqa: ANN001, ANN202
+    def load(typingctx, address):
+        def codegen(context, builder, signature, args):
             return builder.load_atomic(_pointer(builder, args[0]), order, 8)
 
         return types.int64(types.int64), codegen
@@ -61,8 +62,8 @@ def _loader(order: str) -> Any:
 
 def _storer(order: str) -> Any:
     @intrinsic
-    def store(typingctx, address, value):  # noqa: ANN001, ANN202
-        def codegen(context, builder, signature, args):  # noqa: ANN001, ANN202
+    def store(typingctx, address, value):
+        def codegen(context, builder, signature, args):
             builder.store_atomic(args[1], _pointer(builder, args[0]), order, 8)
             return context.get_dummy_value()
 
@@ -76,16 +77,16 @@ _put, _put_release = _storer("monotonic"), _storer("release")
 
 
 @intrinsic
-def _exchange(typingctx, address, value):  # noqa: ANN001, ANN202
-    def codegen(context, builder, signature, args):  # noqa: ANN001, ANN202
+def _exchange(typingctx, address, value):
+    def codegen(context, builder, signature, args):
         return builder.atomic_rmw("xchg", _pointer(builder, args[0]), args[1], "seq_cst")
 
     return types.int64(types.int64, types.int64), codegen
 
 
 @intrinsic
-def _fence(typingctx):  # noqa: ANN001, ANN202
-    def codegen(context, builder, signature, args):  # noqa: ANN001, ANN202
+def _fence(typingctx):
+    def codegen(context, builder, signature, args):
         builder.fence("seq_cst")
         return context.get_dummy_value()
 
@@ -93,8 +94,8 @@ def _fence(typingctx):  # noqa: ANN001, ANN202
 
 
 @intrinsic
-def _copy(typingctx, target, source, nbytes):  # noqa: ANN001, ANN202
-    def codegen(context, builder, signature, args):  # noqa: ANN001, ANN202
+def _copy(typingctx, target, source, nbytes):
+    def codegen(context, builder, signature, args):
         byte = ir.IntType(8).as_pointer()
         cgutils.raw_memcpy(builder, builder.inttoptr(args[0], byte), builder.inttoptr(args[1], byte), args[2], 1)
         return context.get_dummy_value()
@@ -311,7 +312,7 @@ def _give(state, slot):
 
 @_native("int64(int64, int64, int64, int64)", nogil=True)
 def _push_many(state, source, record_bytes, count):
-    """Publish up to `count` records of `record_bytes` each from `source`; how many found room. No doorbell in between."""
+    """Publish up to `count` records of `record_bytes` each from `source`; how many found room. Rings nothing."""
     done = 0
     while done < count:
         at = _reserve(state, record_bytes, 0, -1)

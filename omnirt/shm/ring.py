@@ -39,7 +39,8 @@ class _End:
 
     def __init__(self, control: np.ndarray, data: np.ndarray, generation: int) -> None:
         """`control`: [CONTROL_BYTES] uint8, `data`: [capacity] uint8, both 64-aligned pieces of one mapping."""
-        assert control.nbytes >= CONTROL_BYTES and data.nbytes % ALIGN == 0 and data.ctypes.data % ALIGN == 0
+        assert control.nbytes >= CONTROL_BYTES
+        assert data.nbytes % ALIGN == data.ctypes.data % ALIGN == 0
         self.data = data
         self.bytes = memoryview(data)
         self.capacity = data.nbytes

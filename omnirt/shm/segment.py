@@ -1,3 +1,5 @@
+# posix_ipc carries no type information.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 """A piece of shared memory without a name, reached only through its descriptor.
 
     shm_open(O_CREX, 0600) -> unlink -> fallocate -> map on first use
@@ -26,7 +28,7 @@ import posix_ipc
 
 from omnirt.errors import OmnirtError
 
-DIRECTORY = "/dev/shm"  # noqa: S108 - the kernel's place for POSIX shared memory, not a temporary file
+DIRECTORY = "/dev/shm"
 PREFIX = "omnirt-"
 _NAME = re.compile(rf"{PREFIX}(\d+)-[0-9a-f]+")
 _MADV_POPULATE_WRITE = 23  # Linux 5.14; the mmap module has no name for it

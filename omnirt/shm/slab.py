@@ -28,10 +28,12 @@ def control_bytes(slots: int) -> int:
 class _Side:
     def __init__(self, control: np.ndarray, data: np.ndarray, slots: int) -> None:
         """`control`: [control_bytes(slots)] uint8, `data`: [slots * slot_bytes] uint8, pieces of one mapping."""
-        assert slots > 0 and data.nbytes % slots == 0 and control.nbytes >= control_bytes(slots)
+        assert slots > 0
+        assert data.nbytes % slots == 0
+        assert control.nbytes >= control_bytes(slots)
         self.slots = slots
         self.slot_bytes = data.nbytes // slots
-        assert self.slot_bytes % ALIGN == 0 and data.ctypes.data % ALIGN == 0
+        assert self.slot_bytes % ALIGN == data.ctypes.data % ALIGN == 0
         self.views = [data[index * self.slot_bytes : (index + 1) * self.slot_bytes] for index in range(slots)]
         self._control = control
         self._private = np.zeros(_FREE_STACK + slots, np.int64)

@@ -34,7 +34,9 @@ to = "a.text"
 
 def messages(path, sets=()):
     return [
-        f"{finding.place}: {finding.message}" for finding in check_pipeline(path, (), sets).findings if not finding.warning
+        f"{finding.place}: {finding.message}"
+        for finding in check_pipeline(path, (), sets).findings
+        if not finding.warning
     ]
 
 
@@ -56,13 +58,21 @@ def test_a_right_pipeline_has_no_findings(write, talk):
         ('from = "llm.codes"', 'from = "llm.text"', "llm sends Text, tts takes CodecFrames"),
         ('from = "llm.codes"', 'from = "client.codes"', "'codes' is not among the pipeline's inputs"),
         ('to = "tts.codes"', 'to = "client.codes"', 'stage llm must say final = "codes" to send it to the client'),
-        ('final = "audio"', 'final = "audoi"', "final = 'audoi' is not among the pipeline's outputs (did you mean 'audio'"),
-        ('final = "audio"', 'final = "audoi"', 'no stage has final = "audio" (did you mean \'audoi\'?)'),
+        (
+            'final = "audio"',
+            'final = "audoi"',
+            "final = 'audoi' is not among the pipeline's outputs (did you mean 'audio'",
+        ),
+        ('final = "audio"', 'final = "audoi"', "no stage has final = \"audio\" (did you mean 'audoi'?)"),
         ('final = "audio"', 'final = "text"', "final = 'text' is given by stage 'llm' already"),
         ('inputs = ["text"]', 'inputs = ["text", "video"]', "no stage takes 'video'"),
         ('inputs = ["text"]', 'inputs = ["codes"]', "llm: no input of the pipeline reaches it"),
         ('weights = "some/model"', 'weights = "./nowhere"', "there is no file or folder './nowhere'"),
-        ('node = "speech"', 'node = "speech"\nafter = ["lm"]', "after = 'lm': there is no such stage (did you mean 'llm'?)"),
+        (
+            'node = "speech"',
+            'node = "speech"\nafter = ["lm"]',
+            "after = 'lm': there is no such stage (did you mean 'llm'?)",
+        ),
         ('node = "speech"', 'node = "head"', "'client' and 'head' are taken"),
         ("chunk_bytes_max = 65536", "window = 2", "it is on no cycle; take its window away"),
         ("chunk_bytes_max = 65536", 'stream = false\noverflow = "drop_oldest"', "'drop_oldest' needs stream = true"),

@@ -40,3 +40,10 @@ def test_warnings_do_not_stop_a_pipeline(write, talk):
 def test_an_overlay_that_is_nowhere_is_named(write, talk):
     with pytest.raises(ConfigError, match="no deploy overlay 'moon'"):
         load_plan(write(talk), ["moon"])
+
+
+@pytest.mark.parametrize(("overlay", "nodes"), [("maze-fused", 1), ("maze-replicas", 7)])
+def test_packaged_overlays_place_the_same_graph_elsewhere(overlay, nodes):
+    plain, placed = load_plan("maze"), load_plan("maze", [overlay])
+    assert placed.edges == plain.edges
+    assert len(placed.nodes) == nodes

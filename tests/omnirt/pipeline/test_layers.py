@@ -15,7 +15,9 @@ def test_later_layers_win_and_values_remember_where_they_were_written(write, tal
 
 
 def test_values_on_the_command_line_are_toml_or_else_text(write, talk):
-    tree = merged(write(talk), (), ["node.speech.device=cuda:0", "stage.llm.options.weights=heart", 'name="x"', "a=[1]"])
+    tree = merged(
+        write(talk), (), ["node.speech.device=cuda:0", "stage.llm.options.weights=heart", 'name="x"', "a=[1]"]
+    )
     assert tree.values["node"]["speech"]["device"] == "cuda:0"
     assert tree.values["stage"]["llm"]["options"]["weights"] == "heart"
     assert tree.values["name"] == "x"

@@ -140,7 +140,9 @@ def test_descriptors_of_a_message_that_waits_survive_the_callers_close(ends: tup
     os.close(reading)
 
 
-def test_end_of_file_is_reported_once_after_the_last_words(loop: asyncio.AbstractEventLoop, ends: tuple[End, End]) -> None:
+def test_end_of_file_is_reported_once_after_the_last_words(
+    loop: asyncio.AbstractEventLoop, ends: tuple[End, End]
+) -> None:
     one, other = ends
     one.channel.send(b"last words")
     one.channel.close()
@@ -151,14 +153,33 @@ def test_end_of_file_is_reported_once_after_the_last_words(loop: asyncio.Abstrac
     assert one.ends == []
 
 
-def test_last_words_are_read_although_our_own_messages_were_not(ends: tuple[End, End]) -> None:
+@pytest.mark.parametrize("sent_after", [0, 1])
+def test_last_words_are_read_although_our_own_messages_were_not(ends: tuple[End, End], sent_after: int) -> None:
     one, other = ends
-    other.channel.send(b"never read")
+    other.channel.send(b"never read")  # so that the kernel reports a reset
     one.channel.send(b"last words")
     one.channel.close()
-    other.channel.send(b"nobody is there")
+    for _ in range(sent_after):
+        other.channel.send(b"nobody is there")
     other.until(messages=1, ends=1)
-    assert other.messages == [b"last words"]
+    assert (other.messages, other.ends) == ([b"last words"], [None])
+
+
+def test_nothing_overtakes_the_backlog(loop: asyncio.AbstractEventLoop) -> None:
+    a, b = pair()
+    end = End(loop, a)
+    part = channel_module.FRAGMENT_BYTES
+    for number in range(8):  # the kernel takes three of this size
+        end.channel.send(bytes([number]) * part)
+    received = [b.recv(part + 1)[1] for _ in range(3)]
+    end.channel.send(b"\x08")  # there is room in the kernel now
+    end.channel.flush(0)
+    while received[-1] != 8:
+        received.append(b.recv(part + 1)[1])
+        end.channel.flush(0)
+    assert received == list(range(9))
+    end.channel.close()
+    b.close()
 
 
 def test_drain_delivers_what_has_arrived_without_the_loop(ends: tuple[End, End]) -> None:

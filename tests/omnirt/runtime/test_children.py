@@ -30,7 +30,7 @@ REST = PRELUDE + "tell('here')\nsock.recv(10)\n"
 STOPPED = PRELUDE + "tell('here')\nos.kill(os.getpid(), signal.SIGSTOP)\n"
 FAMILY = PRELUDE + (
     "sleeper = [sys.executable, '-c', 'import os, signal; os.kill(os.getpid(), signal.SIGSTOP)']\n"
-    "near = subprocess.Popen(sleeper)\n"
+    "near = subprocess.Popen(sleeper, env={})\n"
     "far = subprocess.Popen(sleeper, start_new_session=True)\n"
     "tell(f'{near.pid} {far.pid}')\n"
     "sock.recv(10)\n"
@@ -142,7 +142,7 @@ def test_what_a_child_started_ends_with_it(home: Home, how: str) -> None:
     else:
         child.sock.close()
     home.until(notices=1)
-    assert gone(near)  # by its group
+    assert gone(near)  # by its group: it carries no mark
     assert gone(far)  # by its mark: it had made a session of its own
 
 

@@ -19,7 +19,8 @@ from omnirt.runtime.guard import MARK, Guard
 
 PATIENCE_S = 20
 
-# A head with two nodes, each with three processes of its own: in its group, in its own session, and a fork of a fork.
+# A head with two nodes, each with three processes of its own: one in its group that carries no mark, one in a session of
+# its own, and a fork of a fork whose parent is gone.
 HEAD = """
 import asyncio, os, signal, subprocess, sys
 import uvloop
@@ -32,7 +33,7 @@ from omnirt.runtime.guard import die_with_parent
 die_with_parent(int(sys.argv[2]))
 sock = socket.socket(fileno=int(sys.argv[1]))
 stopped = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"]
-near = subprocess.Popen(stopped)
+near = subprocess.Popen(stopped, env={})
 far = subprocess.Popen(stopped, start_new_session=True)
 again = subprocess.Popen(
     [sys.executable, "-c", "import os, sys, time; os.fork() and os._exit(0); os.setsid(); print(os.getpid(), flush=True); time.sleep(1000)"],

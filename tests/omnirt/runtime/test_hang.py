@@ -98,6 +98,15 @@ def test_a_node_that_was_asked_and_went_into_a_step_need_not_answer() -> None:
     assert world.watch.deadline_ns == LOOK + ANSWER + LOOK
 
 
+def test_a_question_is_forgotten_when_the_node_has_worked_since() -> None:
+    world = Watched(0)
+    world.watch.arm(0)
+    assert world.watch.look(LOOK) == Verdict(ask=(0,))
+    world.words[0] = 2  # a whole step, and its answer still on the way
+    assert world.watch.look(LOOK + ANSWER) == Verdict()
+    assert world.watch.look(LOOK + ANSWER + LOOK) == Verdict(ask=(0,))
+
+
 @pytest.mark.parametrize(("word", "end_ns"), [(1, LIMIT_S * S), (0, LOOK + ANSWER)])
 def test_callers_that_give_up_one_after_the_other_do_not_reset_the_patience(word: int, end_ns: int) -> None:
     """Each caller holds the node at work for little more than one look: less than the limit of a step."""

@@ -328,7 +328,7 @@ def test_a_step_over_its_limit_is_a_hang() -> None:
     case.start()
     case.words["llm.0", 0] = 7
     case.do("work", "llm.0", True)
-    while not case.log[-1:] == [NodeDown("llm.0", 1, "hung", "one step has been running for more than 20 s")]:
+    while case.log[-1:] != [NodeDown("llm.0", 1, "hung", "one step has been running for more than 20 s")]:
         case.wait()
     assert case.now == 20 * NS
     assert isinstance(case.log[-2], Kill)

@@ -147,9 +147,7 @@ def test_in_no_interleaving_does_the_parker_sleep_on_an_unread_record(relaxed: b
     assert all(world.tail == RECORDS and world.parker == "asleep" for world in final)
 
 
-@pytest.mark.parametrize(
-    "left_out", ["publisher_fence", "parker_fence", "parker_rechecks", "flag_taken_by_exchange"]
-)
+@pytest.mark.parametrize("left_out", ["publisher_fence", "parker_fence", "parker_rechecks", "flag_taken_by_exchange"])
 def test_every_part_of_the_protocol_is_needed_already_on_x86(left_out: str) -> None:
     _, final = explore(Protocol()._replace(**{left_out: False}), relaxed=False)
     lost = [world for world in final if world.tail < RECORDS]

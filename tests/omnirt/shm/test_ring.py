@@ -122,7 +122,7 @@ class RingAgainstDeque(RuleBasedStateMachine):
         assert self.producer.used_bytes() >= 64 * len(self.model)
 
 
-RingAgainstDeque.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+RingAgainstDeque.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestRingAgainstDeque = RingAgainstDeque.TestCase
 
 

@@ -30,7 +30,8 @@ def dead_pid() -> int:
 
 
 def run_child(code: str, fds: tuple[int, ...] = ()) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], pass_fds=fds, capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, pass_fds=fds, capture_output=True, text=True, timeout=60, check=False)
 
 
 def leave_name(name: str, nbytes: int = 0) -> None:
@@ -215,7 +216,10 @@ def test_a_process_that_attached_and_ends_leaves_the_segment_and_says_nothing(en
 
 @pytest.mark.kill
 def test_a_creator_that_ends_cleanly_or_is_killed_leaves_no_name_and_no_warning() -> None:
-    code = "import os; from omnirt.shm.segment import Segment; s = Segment.create(1 << 20); s.array[0] = 1; print(os.getpid()); {}"
+    code = (
+        "import os; from omnirt.shm.segment import Segment; s = Segment.create(1 << 20); s.array[0] = 1; "
+        "print(os.getpid()); {}"
+    )
     for end in ("", "s.close()", "import sys; sys.stdout.flush(); os.kill(os.getpid(), 9)"):
         done = run_child(code.format(end))
         assert done.stderr == ""
@@ -254,7 +258,8 @@ def holders(creator: int) -> list[int]:
 
 def test_sweep_removes_what_a_kill_between_the_two_calls_leaves_and_nothing_else() -> None:
     dead = dead_pid()
-    left, sized, living, foreign = f"omnirt-{dead}-ab", f"omnirt-{dead}-cd", f"omnirt-{os.getpid()}-ef", f"omnirt-x{dead}-01"
+    left, sized = f"omnirt-{dead}-ab", f"omnirt-{dead}-cd"
+    living, foreign = f"omnirt-{os.getpid()}-ef", f"omnirt-x{dead}-01"
     leave_name(left)
     leave_name(sized, PAGE)
     leave_name(living)

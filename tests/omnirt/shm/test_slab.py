@@ -66,7 +66,7 @@ class SlabAgainstSets(RuleBasedStateMachine):
         assert self.producer.used_slots() == len(self.leases) == self.consumer.leased_slots
 
 
-SlabAgainstSets.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+SlabAgainstSets.TestCase.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
 TestSlabAgainstSets = SlabAgainstSets.TestCase
 
 

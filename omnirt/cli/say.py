@@ -1,0 +1,144 @@
+"""`omnirt say "text" -o out.wav`: speak through a running server and keep the audio.
+
+The file appears under its name only when the whole answer arrived. A WAV that was streamed gets its real sizes, so any
+reader takes it. `-o -` writes to standard output as it comes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+import aiohttp
+import msgspec
+from msgspec import Struct
+
+from omnirt.clock import NS, monotonic_ns
+from omnirt.gateway.config import AUDIO_FORMATS
+from omnirt.gateway.media import wav_header
+
+DEFAULT_URL = "http://127.0.0.1:8091"
+WAV_HEADER_BYTES = 44
+CONNECT_S = 5.0
+SILENCE_S = 120.0
+
+
+class Heard(Struct):
+    """What came back. Times in ns since the request left."""
+
+    nbytes: int = 0
+    first_ns: int = 0
+    total_ns: int = 0
+    rate: int = 0
+
+
+class SayError(Exception):
+    """The text says what to do about it."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("text", help="what to say; - reads standard input")
+    parser.add_argument("-o", "--output", default="speech.wav", help="file to write, - for standard output")
+    parser.add_argument("--url", default=DEFAULT_URL, help=f"the server (default {DEFAULT_URL})")
+    parser.add_argument("--voice", help="one of the voices at URL/v1/audio/voices")
+    parser.add_argument("--speed", type=float, help="0.25 to 4.0")
+    parser.add_argument("--format", choices=AUDIO_FORMATS, help="default: by the file's ending, else wav")
+    parser.add_argument("--seed", type=int, help="the same seed gives the same audio")
+    parser.add_argument("--key-file", help="file that holds the API key, where the server asks for one")
+
+
+def run(args: argparse.Namespace) -> int:
+    audio_format = args.format or _format_of(args.output)
+    text = sys.stdin.read() if args.text == "-" else args.text
+    body: dict[str, object] = {"input": text, "response_format": audio_format, "stream_format": "audio"}
+    body |= {name: getattr(args, name) for name in ("voice", "speed", "seed") if getattr(args, name) is not None}
+    try:
+        heard = asyncio.run(_say(args, body, audio_format))
+    except SayError as error:
+        print(f"omnirt say: {error}", file=sys.stderr)
+        return 1
+    print(_summary(heard, args.output, audio_format), file=sys.stderr)
+    return 0
+
+
+async def _say(args: argparse.Namespace, body: dict[str, object], audio_format: str) -> Heard:
+    if args.output == "-":
+        return await _receive(args, body, sys.stdout.buffer)
+    target = Path(args.output)
+    partial = target.with_name(target.name + ".part")
+    try:
+        with partial.open("wb") as file:
+            heard = await _receive(args, body, file)
+            if audio_format == "wav":
+                file.seek(0)
+                file.write(wav_header(heard.rate, heard.nbytes - WAV_HEADER_BYTES))
+        os.replace(partial, target)
+    except OSError as error:
+        raise SayError(f"cannot use {error.filename or target}: {error.strerror}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return heard
+
+
+async def _receive(args: argparse.Namespace, body: dict[str, object], file: BinaryIO) -> Heard:
+    url = f"{args.url.rstrip('/')}/v1/audio/speech"
+    headers = {"Authorization": f"Bearer {_key(args.key_file)}"} if args.key_file else {}
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENCE_S)
+    heard = Heard()
+    began_ns = monotonic_ns()
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session,
+            session.post(url, json=body, headers=headers) as response,
+        ):
+            if response.status != 200:
+                raise SayError(_reason(response.status, await response.read()))
+            heard.rate = int(response.headers.get("X-Sample-Rate", "0"))
+            async for piece in response.content.iter_any():
+                heard.first_ns = heard.first_ns or monotonic_ns() - began_ns
+                heard.nbytes += len(piece)
+                file.write(piece)
+    except aiohttp.ClientConnectorError as error:
+        text = f"no server answers at {args.url}; start one with: omnirt run pipelines/speech.toml"
+        raise SayError(text) from error
+    except aiohttp.InvalidURL as error:
+        raise SayError(f"{args.url} is not a URL such as {DEFAULT_URL}") from error
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise SayError(f"the answer broke off after {heard.nbytes} bytes; the server's log says why") from error
+    heard.total_ns = monotonic_ns() - began_ns
+    return heard
+
+
+def _key(path: str) -> str:
+    """The first key of a file such as the server's own. Not an argument: those show in the list of processes."""
+    lines = (line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines())
+    return next((line for line in lines if line and not line.startswith("#")), "")
+
+
+def _format_of(output: str) -> str:
+    ending = Path(output).suffix.lstrip(".").lower()
+    ending = {"ogg": "opus"}.get(ending, ending)
+    return ending if ending in AUDIO_FORMATS else "wav"
+
+
+def _reason(status: int, body: bytes) -> str:
+    with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
+        envelope = msgspec.json.decode(body, type=dict[str, dict[str, object]])
+        return f"the server refused ({status}): {envelope['error']['message']}"
+    return f"the server answered {status}; is it omnirt?"
+
+
+def _summary(heard: Heard, output: str, audio_format: str) -> str:
+    first_s, total_s = heard.first_ns / NS, heard.total_ns / NS
+    head = f"{output}: " if output != "-" else ""
+    times = f"first audio after {first_s:.3f} s, all after {total_s:.3f} s"
+    if audio_format not in ("wav", "pcm") or not heard.rate:
+        return f"{head}{heard.nbytes} bytes of {audio_format}; {times}"
+    samples = (heard.nbytes - (WAV_HEADER_BYTES if audio_format == "wav" else 0)) // 2
+    seconds = samples / heard.rate
+    return f"{head}{seconds:.2f} s of speech at {heard.rate} Hz; {times}"

@@ -1,0 +1,208 @@
+"""One world from its seed: `run(seed)` plays a scenario to its end and says what was wrong with it.
+
+    all nodes up -> clients and faults -> nothing left to happen -> one more request for each output -> stop, in order
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+from msgspec import Struct
+
+from omnirt.testing.faults import Fault, FaultKind, FaultPoint
+from omnirt.testing.sim.checks import check_client, check_end, check_idle, check_kill, check_rows
+from omnirt.testing.sim.client import Client
+from omnirt.testing.sim.clock import SimLoop
+from omnirt.testing.sim.ground import Ground
+from omnirt.testing.sim.head import SimChildren, simulated_head
+from omnirt.testing.sim.process import SimNode
+from omnirt.testing.sim.scenario import ClientPlan, Scenario, drawn
+
+EVENTS_MAX = 400_000
+"""Far more than any scenario needs: a world that has not come to rest by then never will."""
+PROBE = 1_000_000
+"""Tags of the requests that ask, at the end, whether everything works again."""
+
+
+class Report(Struct, frozen=True):
+    seed: int
+    findings: tuple[str, ...]
+    trace: int
+    """The same for two runs of a seed."""
+    events: int
+    virtual_s: float
+    counts: dict[str, int]
+    fullest: tuple[float, float]
+    """The highest share of a ring and of a slab in use."""
+
+
+class World:
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.pipeline = scenario.pipeline
+        random = Random(f"{scenario.seed}/world")
+        self.ground = Ground(scenario.pipeline.plan, random, scenario.delays, scenario.pipeline.classes)
+        self.observer = self.ground.observer
+        self.clock = self.ground.clock
+        self.loop = SimLoop(self.clock, self.ground.soon_ns)
+        self.head: Any = simulated_head(self.ground, scenario.seed)
+        self.children: SimChildren = self.head.children
+        self.children.bad_loads = {(bad.node, bad.incarnation): bad.fault for bad in scenario.bad_loads}
+        self.clients: list[Client] = []
+        self.drained = False
+        self._strikes: dict[int, int] = {}
+        self.head.on_ended = self._ended
+        self.head.note_entry = self._note_entry
+        self.ground.strike = self._strike
+        self.ground.may_strike = self._may_strike
+        self.ground.after_step = lambda node: check_rows(self, node)
+        self.children.on_kill = lambda node: check_kill(self, node)
+        self.clock.on_timer = lambda callback: check_idle(self, callback)
+
+    # ------------------------------------------------------------ the course of events
+
+    def play(self) -> None:
+        scenario = self.scenario
+        self.head.on_ready(self._all_up)
+        self.head.start()
+        self._settle("the scenario")
+        if scenario.drain_ns < 0 and not self.escalated:
+            self._probe()
+        for client in self.clients:
+            check_client(self, client)
+        if scenario.drain_ns < 0 and not self.escalated:
+            check_end(self)
+            self.head.drain()
+            self._settle("the end")
+        self._check_stopped()
+
+    @property
+    def escalated(self) -> bool:
+        return self.head.finished.done() and self.head.finished.result() != 0
+
+    def _all_up(self) -> None:
+        scenario = self.scenario
+        for plan in scenario.clients:
+            self._arrives(plan, plan.at_ns)
+        for fault in scenario.faults:
+            self.clock.after(fault.at_ns, lambda fault=fault: self._fault(fault))
+        if scenario.drain_ns >= 0:
+            self.clock.after(scenario.drain_ns, self.head.drain)
+
+    def _arrives(self, plan: ClientPlan, in_ns: int) -> None:
+        client = Client(plan, self.pipeline, self.ground, self.head, self.loop)
+        self.clients.append(client)
+        self.clock.after(in_ns, client.arrive)
+
+    def _settle(self, what: str) -> None:
+        if not self.clock.run(events_max=self.clock.events + EVENTS_MAX):
+            self.observer.wrong("restless", f"{what} did not come to rest in {EVENTS_MAX} events")
+
+    def _probe(self) -> None:
+        """Whatever happened: each output can be asked for again, alone and all together."""
+        plan = self.pipeline.plan
+        random = Random(f"{self.scenario.seed}/probe")
+        wanted = [(name,) for name in plan.outputs] + [tuple(plan.outputs)]
+        for number, outputs in enumerate(wanted):
+            inputs = tuple(self.pipeline.draw_inputs(random, outputs))
+            tag = PROBE + number
+            self._arrives(ClientPlan(tag, 0, outputs, inputs, random.getrandbits(31), f"probe{number}"), 0)
+            self._settle("a probe")
+
+    def _check_stopped(self) -> None:
+        finished = self.head.finished
+        if not finished.done():
+            self.observer.wrong("drain", "the head did not finish")
+        elif self.children.alive() and not self.escalated:
+            self.observer.wrong("drain", f"{self.children.alive()} processes outlived the head")
+
+    # ------------------------------------------------------------ what the head tells
+
+    def _note_entry(self, client: Client) -> None:
+        """Just submitted: keep the orchestrator's entry, and watch what its outlet is given."""
+        orchestrator = self.head.orchestrator_actor()
+        entry = orchestrator._entries[orchestrator._next]
+        client.entry, client.machine = entry, entry.machine
+        put: Callable[[int, Any], None] = entry.outlet.put
+
+        def watched(edge: int, event: Any) -> None:
+            record = getattr(event, "record", None)
+            if record is not None and self.observer.epochs[record.fence.slot] != record.fence.epoch:
+                self.observer.wrong("gate", f"a stale payload of edge {edge} reached request {client.plan.tag}")
+            put(edge, event)
+
+        entry.outlet.put = watched
+
+    def _ended(self, submit: Any, outcome: Any) -> None:
+        for client in self.clients:
+            if client.plan.tag == submit.params["tag"]:
+                client.endings += 1
+                self.observer.note(f"ended {client.plan.tag} {outcome}")
+                name = outcome.failure.code if hasattr(outcome, "failure") else "done"
+                self.observer.count(f"ended.{name}")
+                self.observer.forget(client.entry.id if client.entry is not None else 0)
+
+    # ------------------------------------------------------------ faults
+
+    def _fault(self, fault: Fault) -> None:
+        node = self.children.nodes[fault.node]
+        self.observer.note(f"fault {fault.node} {fault.kind.value} {fault.point.value}")
+        if fault.point is FaultPoint.STEP:
+            node.in_next_step(lambda: self._do(node, fault))
+        else:
+            self._do(node, fault)
+
+    def _do(self, node: SimNode, fault: Fault) -> None:
+        if fault.kind is FaultKind.CRASH:
+            node.end("signal", 11)
+        elif fault.kind is FaultKind.DEAF:
+            node.deaf_to_pings = True
+        else:
+            node.stop(fault.for_ns if fault.kind is FaultKind.PAUSE else None)
+
+    def _may_strike(self, tag: int, lives: int) -> bool:
+        """A request that kills does so `lives` times."""
+        strikes = self._strikes.get(tag, 0)
+        self._strikes[tag] = strikes + 1
+        return strikes < lives
+
+    def _strike(self, node: SimNode, tag: int, lives: int) -> None:
+        if not node.is_dying and self._may_strike(tag, lives):
+            node.kill_in_step()
+
+
+def run(seed: int, shape: str = "") -> Report:
+    return play(drawn(seed, shape))
+
+
+def play(scenario: Scenario) -> Report:
+    with _quiet():
+        world = World(scenario)
+        try:
+            world.play()
+        except Exception:  # noqa: BLE001  production code that raises into the loop is a finding like any other
+            world.observer.wrong("raised", traceback.format_exc(limit=-6))
+    observer = world.observer
+    return Report(
+        scenario.seed, tuple(observer.findings), observer.trace, world.clock.events, world.clock.now_ns() / 1e9,
+        observer.counts, (observer.fullest[0], observer.fullest[1]),
+    )  # fmt: skip
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Nothing is logged: worlds fail on purpose, thousands of times."""
+    log = logging.getLogger("omnirt")
+    before = log.level, log.propagate
+    log.setLevel(logging.CRITICAL + 1)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.setLevel(before[0])
+        log.propagate = before[1]

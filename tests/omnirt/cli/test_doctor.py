@@ -1,0 +1,93 @@
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+import omnirt
+from omnirt.cli import doctor
+from omnirt.cli.doctor import Result
+from omnirt.cli.main import main
+from omnirt.errors import OmnirtError
+from omnirt.pipeline.deploy import load_plan
+
+ROOT = Path(omnirt.__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def path_of_a_console_script(monkeypatch):
+    """`python -m pytest` puts the folder it runs in on the path; a console script does not."""
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT])
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(doctor, "ring", lambda: Result("ok", "not measured"))
+
+
+def test_every_line_has_a_level_a_name_and_a_value_and_the_worst_is_the_status(quick, monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "voice", lambda: Result("warn", "none", "install it"))
+    assert main(["doctor", "echo", "--port", "0"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "warn  voice          none" in lines
+    assert "                     fix: install it" in lines
+    assert "ok    echo           no mistakes" in lines
+
+
+def test_a_broken_pipeline_fails_with_its_findings(quick, capsys):
+    assert main(["doctor", "echo", "--port", "0", "--set", "stage.echo.batch=0"]) == 2
+    assert "batch = 0: Expected int >= 1" in capsys.readouterr().out
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setattr(doctor, "CORE", ("msgspec", "no-such-package-of-ours"))
+    result = doctor.packages()
+    assert result.level == "fail"
+    assert result.fix == f"{sys.executable} -m pip install no-such-package-of-ours"
+
+
+def test_speech_without_its_packages_is_a_warning(monkeypatch):
+    monkeypatch.setattr(doctor, "VOICE", ("no-such-package-of-ours",))
+    assert doctor.voice().level == "warn"
+
+
+def test_a_busy_port_fails():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        result = doctor.port_free("127.0.0.1", taken.getsockname()[1])
+    assert result.level == "fail"
+    assert result.fix == "choose another with --port"
+
+
+def test_too_few_descriptors_fail(monkeypatch):
+    monkeypatch.setattr(doctor.resource, "getrlimit", lambda which: (64, 4096))
+    result = doctor.descriptors(load_plan("maze"))
+    assert (result.level, result.fix[:10]) == ("fail", "ulimit -n ")
+
+
+def test_more_threads_than_cores_are_a_warning():
+    assert doctor.cores(load_plan("maze", (), ["node.hub.threads=10000"])).level == "warn"
+    assert doctor.cores(load_plan("maze")).level == "ok"
+
+
+def test_our_folders_are_not_importable_by_their_bare_names(monkeypatch):
+    assert doctor.import_names().level == "ok"
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    assert doctor.import_names().level == "fail"
+
+
+def test_what_breaks_while_it_is_tried_is_a_failure():
+    def broken():
+        raise OmnirtError("no room")
+
+    assert doctor.attempted(broken) == Result(
+        "fail", "OmnirtError: no room", "see the lines above; packages and memory first"
+    )
+
+
+def test_the_remaining_lines_are_right_on_this_machine():
+    assert doctor.python().level == "ok"
+    assert doctor.shared_memory(load_plan("maze")).level == "ok"
+    assert doctor.leftovers().level == "ok"
+    assert doctor.native_code().level == "ok"

@@ -1,0 +1,86 @@
+"""`omnirt say` against a live gateway."""
+
+import argparse
+import wave
+
+import pytest
+
+from omnirt.cli import say
+from omnirt.gateway.config import GatewayConfig
+from omnirt.testing.live_gateway import LiveGateway
+from omnirt.testing.scripted_service import Fail, Say, ScriptedService, tone
+
+
+@pytest.fixture
+def server():
+    with LiveGateway(ScriptedService) as gateway:
+        yield gateway
+
+
+def run(*arguments):
+    parser = argparse.ArgumentParser()
+    say.add_arguments(parser)
+    return say.run(parser.parse_args(list(arguments)))
+
+
+def test_the_file_is_a_wav_that_any_reader_takes(server, tmp_path, capsys):
+    target = tmp_path / "out.wav"
+    assert run("x" * 20, "-o", str(target), "--url", server.url + "/", "--voice", "deep", "--speed", "2", "--seed", "5") == 0
+    with wave.open(str(target)) as file:
+        assert (file.getframerate(), file.getnframes()) == (24_000, 12_000)
+    submit = server.service.submitted[0]
+    assert (submit.params["voice"], submit.params["speed"], submit.seed) == ("deep", 2.0, 5)
+    assert "0.50 s of speech at 24000 Hz; first audio after" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["out.wav"]
+
+
+@pytest.mark.parametrize(("name", "start"), [("a.mp3", b"\xff"), ("a.ogg", b"OggS"), ("a.flac", b"fLaC"), ("a", b"RIFF")])
+def test_the_ending_chooses_the_format(server, tmp_path, name, start):
+    assert run("hello", "-o", str(tmp_path / name), "--url", server.url) == 0
+    assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_no_server_says_how_to_start_one(tmp_path, capsys):
+    assert run("hello", "-o", str(tmp_path / "a.wav"), "--url", "http://127.0.0.1:9") == 1
+    assert "omnirt run pipelines/speech.toml" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refusal_is_repeated_in_the_servers_words(server, tmp_path, capsys):
+    assert run("hello", "-o", str(tmp_path / "a.wav"), "--url", server.url, "--voice", "nobody") == 1
+    assert "refused (400): Unknown voice. Choose one of: heart, deep." in capsys.readouterr().err
+
+
+def test_an_answer_that_breaks_off_leaves_no_file(server, tmp_path, capsys):
+    server.service.script = lambda _: [Say(tone(0.1)), Fail("stage_lost")]
+    assert run("hello", "-o", str(tmp_path / "a.wav"), "--url", server.url) == 1
+    assert "broke off" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_named(server, tmp_path, capsys):
+    assert run("hello", "-o", str(tmp_path / "none" / "a.wav"), "--url", server.url) == 1
+    assert "cannot use" in capsys.readouterr().err
+
+
+def test_something_that_is_not_a_url_is_named(tmp_path, capsys):
+    assert run("hello", "-o", str(tmp_path / "a.wav"), "--url", "nonsense") == 1
+    assert "nonsense is not a URL" in capsys.readouterr().err
+
+
+def test_standard_output_and_input_are_files_too(server, monkeypatch, capfdbinary):
+    import io
+
+    monkeypatch.setattr("sys.stdin", io.StringIO("x" * 20))
+    assert run("-", "-o", "-", "--format", "pcm", "--url", server.url) == 0
+    assert len(capfdbinary.readouterr().out) == 48_000
+
+
+def test_a_key_is_sent(tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("# ours\nright\n")
+    keys.chmod(0o600)
+    with LiveGateway(ScriptedService, GatewayConfig(keys_file=str(keys))) as gateway:
+        target = str(tmp_path / "a.wav")
+        assert run("hello", "-o", target, "--url", gateway.url) == 1
+        assert run("hello", "-o", target, "--url", gateway.url, "--key-file", str(keys)) == 0

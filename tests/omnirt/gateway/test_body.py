@@ -1,0 +1,53 @@
+"""Reading JSON bodies, over the wire."""
+
+import pytest
+
+from omnirt.gateway.config import GatewayConfig
+
+PATH = "/v1/audio/speech"
+
+
+@pytest.mark.parametrize("body", [b"{", b"", b"\xff\xfe", b"{'a': 1}", b"[" * 100_000, b'{"input": NaN}'])
+def test_what_is_not_json_is_400(gateway, body):
+    answer = gateway.ask("POST", PATH, body, {"Content-Type": "application/json"})
+    assert (answer.status, answer.error()["code"]) == (400, "invalid_json")
+    assert answer.headers["content-type"].startswith("application/json")
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8", "application/vnd.api+json"])
+def test_json_content_types_are_taken(gateway, kind):
+    assert gateway.ask("POST", PATH, b'{"input": "hi"}', {"Content-Type": kind}).status == 200
+
+
+def test_a_missing_content_type_is_taken_for_json(gateway):
+    request = b'POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 15\r\n\r\n{"input": "hi"}'
+    assert gateway.exchange(request).startswith(b"HTTP/1.1 200")
+
+
+def test_other_content_types_are_415(gateway):
+    answer = gateway.ask("POST", PATH, b"input=hi", {"Content-Type": "application/x-www-form-urlencoded"})
+    assert (answer.status, answer.error()["code"]) == (415, "unsupported_media_type")
+
+
+def test_a_body_that_says_it_is_too_long_is_refused_unread(make_gateway):
+    gateway = make_gateway(config=GatewayConfig(json_bytes_max=1000))
+    head = b"POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9999999\r\n\r\n"
+    with gateway.connect() as connection:
+        connection.sendall(head)
+        received = connection.recv(1 << 16)
+    assert received.startswith(b"HTTP/1.1 413")
+    assert b"Connection: close" in received
+    assert b"request_too_large" in received
+
+
+def test_a_body_that_turns_out_too_long_is_refused_midway(make_gateway):
+    gateway = make_gateway(config=GatewayConfig(json_bytes_max=1000))
+    head = b"POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with gateway.connect() as connection:
+        connection.sendall(head + b"800\r\n" + b"x" * 2048 + b"\r\n")
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 413")
+
+
+def test_lone_surrogates_do_not_reach_the_stages(gateway):
+    answer = gateway.ask("POST", PATH, b'{"input": "a\\ud800b"}', {"Content-Type": "application/json"})
+    assert answer.status == 400

@@ -1,0 +1,154 @@
+"""Arrows point one way. The table is the architecture; an import that is not in it is a decision to be made first."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+LAYERS = ("leaf", "wire", "shm", "connectors", "runtime", "pipeline", "session", "gateway", "cli")
+"""Each may import the ones before it, and itself."""
+
+HEAVY = {
+    "torch": "kernels/ and actors/, inside functions",
+    "vllm": "actors/engines/vllm.py",
+    "diffusers": "actors/engines/diffusers.py",
+    "transformers": "actors/",
+    "onnxruntime": "actors/",
+    "hibari": "actors/",
+    "av": "omnirt/gateway/media.py",
+}
+"""Imported when they are needed, never when a module is read."""
+
+PURE_BANNED = {"asyncio", "socket", "time", "threading", "uvloop", "aiohttp", "omnirt.clock", "selectors", "os"}
+"""Session machines are pure: no wait, no clock, no socket."""
+
+
+def sources(*folders):
+    return sorted(
+        file for folder in folders for file in (ROOT / folder).rglob("*.py") if "__pycache__" not in file.parts
+    )
+
+
+def own_sources():
+    """omnirt without its two links."""
+    return [file for file in sources("omnirt") if file.relative_to(ROOT).parts[1] not in ("actors", "kernels")]
+
+
+def imports(file, *, everywhere=True):
+    """Names of the modules a file imports; at module level only when not `everywhere` (type checking blocks left out)."""
+    tree = ast.parse(file.read_text())
+    nodes = ast.walk(tree) if everywhere else _module_level(tree.body)
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _module_level(body):
+    for node in body:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        yield node
+        for field in ("body", "orelse", "finalbody"):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield from _module_level(getattr(node, field, []))
+        for handler in getattr(node, "handlers", []):
+            yield from _module_level(handler.body)
+
+
+def layer_of(module):
+    """The layer of `omnirt.x.y`; the package itself, which gathers names for authors of stages, belongs to none."""
+    parts = module.split(".")
+    if len(parts) == 1 or parts[1] == "__init__":
+        return None
+    if parts[1] in (*LAYERS, "testing", "actors", "kernels"):
+        return parts[1]
+    return "leaf" if (ROOT / "omnirt" / f"{parts[1]}.py").exists() else None
+
+
+def name_of(file):
+    return str(file.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("file", own_sources(), ids=name_of)
+def test_a_module_of_omnirt_imports_only_its_own_layer_and_lower_ones(file):
+    own = layer_of(".".join(file.relative_to(ROOT).with_suffix("").parts))
+    if own == "testing":
+        return
+    rank = len(LAYERS) if own is None else LAYERS.index(own)
+    for module in imports(file):
+        other = layer_of(module) if module.split(".")[0] == "omnirt" else None
+        if other is None:
+            continue
+        assert other not in ("actors", "kernels"), f"{name_of(file)} imports {module}: resolve it by name instead"
+        assert other != "testing", f"{name_of(file)} imports {module}: production code does not know its tests"
+        assert LAYERS.index(other) <= rank, f"{name_of(file)} ({own}) imports {module} ({other}): that points up"
+
+
+@pytest.mark.parametrize("file", sources("kernels"), ids=name_of)
+def test_kernels_import_nothing_of_ours_but_each_other(file):
+    ours = [
+        module for module in imports(file) if module.startswith("omnirt") and not module.startswith("omnirt.kernels")
+    ]
+    assert not ours
+
+
+@pytest.mark.parametrize("file", sources("actors"), ids=name_of)
+def test_actors_know_no_layer_above_the_session(file):
+    above = [
+        module for module in imports(file) if layer_of(module) in ("gateway", "cli") and module.startswith("omnirt")
+    ]
+    assert not above
+
+
+@pytest.mark.parametrize("file", [*own_sources(), *sources("actors", "kernels")], ids=name_of)
+def test_heavy_libraries_are_imported_lazily_in_the_place_meant_for_them(file):
+    path = name_of(file)
+    for module in imports(file, everywhere=False):
+        top = module.split(".")[0]
+        assert top not in HEAVY, f"{path} imports {top} when it is read; import it inside a function ({HEAVY[top]})"
+    if path.startswith("omnirt/") and not path.startswith("omnirt/gateway/"):
+        used = {module.split(".")[0] for module in imports(file)} & set(HEAVY)
+        assert not used, f"{path} is part of the runtime and imports {used}"
+
+
+@pytest.mark.parametrize("file", sources("omnirt/session"), ids=name_of)
+def test_session_machines_are_pure(file):
+    assert not set(imports(file)) & PURE_BANNED
+    waits = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Await)]
+    assert not waits
+
+
+def test_there_are_no_import_cycles():
+    graph = {}
+    files = {
+        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in own_sources()
+    }
+    for module, file in files.items():
+        graph[module] = {other for other in imports(file, everywhere=False) if other in files and other != module}
+    done, path = set(), []
+
+    def visit(module):
+        assert module not in path, " -> ".join([*path[path.index(module) :], module])
+        if module not in done:
+            path.append(module)
+            for other in graph[module]:
+                visit(other)
+            path.pop()
+            done.add(module)
+
+    for module in graph:
+        visit(module)
+
+
+def test_placement_is_data_no_stage_branches_on_it():
+    words = ("ctx.stage ==", "ctx.rank ==", "fused", "is_split", "same_node", "in_process")
+    found = [
+        f"{name_of(file)}: {word}" for file in sources("actors/stages", "actors/engines", "actors/models") for word in words
+        if word in file.read_text()
+    ]  # fmt: skip
+    assert not found
