@@ -76,6 +76,7 @@ PING = -1
 FAREWELL_S = 1.0
 """Between giving up and exiting: time for the errors to reach the clients."""
 KILL_S = 5.0
+_LEVELS = {"cancelled": logging.INFO}
 
 
 class Parts(NamedTuple):
@@ -253,15 +254,14 @@ class Head:
         self._supervise(self._supervisor.work(self.clock.now_ns(), node, has_work))
 
     def ended(self, submit: Submit, outcome: Done | Failed, started_ns: int, attempts: int) -> None:
-        seconds = (self.clock.now_ns() - started_ns) / NS
+        fields = {"request": submit.public_id, "attempts": attempts}
+        fields["seconds"] = f"{(self.clock.now_ns() - started_ns) / NS:.3f}"
         if isinstance(outcome, Done):
-            log.info("request=%s done seconds=%.3f attempts=%d", submit.public_id, seconds, attempts)
+            log.info("done", extra=fields)
         else:
             failure = outcome.failure
-            log.warning(
-                "request=%s %s stage=%s seconds=%.3f attempts=%d: %s",
-                submit.public_id, failure.code, failure.stage or "-", seconds, attempts, failure.message,
-            )  # fmt: skip
+            text = f"{failure.code}: {failure.message}"
+            log.log(_LEVELS.get(failure.code, logging.WARNING), text, extra={**fields, "stage": failure.stage or "-"})
 
     # ------------------------------------------------------------ supervision
 
@@ -342,7 +342,7 @@ class Head:
             link.close()
 
     def _do_kill(self, effect: sup.Kill) -> None:
-        log.error("node=%s rank=%d is killed: %s", effect.node, effect.rank, effect.why)
+        log.error("killed: %s", effect.why, extra={"node": effect.node, "rank": effect.rank})
         self._children.kill(effect.node, effect.rank, effect.incarnation)
 
     def _do_drain(self, effect: sup.SendDrain) -> None:
@@ -357,13 +357,13 @@ class Head:
 
     def _do_up(self, effect: sup.NodeUp) -> None:
         self._facts.update(effect.facts)
-        log.info("node=%s ready", effect.node)
+        log.info("ready", extra={"node": effect.node})
         self._orchestrator.tell(NodeUp(effect.node, self._processes[effect.node, 0].peer))
         self._maybe_ready()
 
     def _do_down(self, effect: sup.NodeDown) -> None:
         """The node's requests are told first; its links go, so that nothing it left behind is read any more."""
-        log.error("node=%s down: %s", effect.node, effect.text)
+        log.log(logging.INFO if effect.cause == "drained" else logging.ERROR, "down: %s", effect.text, extra={"node": effect.node})
         in_step = tuple(self._board.in_step(self._lines[effect.node, 0]))
         self._orchestrator.tell(NodeDown(effect.node, effect.text, in_step))
         process = self._processes.get((effect.node, 0))
@@ -401,7 +401,7 @@ class Head:
         elif isinstance(message, Hello):
             self._supervise(self._supervisor.hello(now_ns, node, rank, life))
         elif isinstance(message, Loading):
-            log.info("node=%s stage=%s %s", node, message.stage, message.text)
+            log.info(message.text, extra={"node": node, "stage": message.stage})
             self._supervise(self._supervisor.loading(now_ns, node, life, f"{message.stage}: {message.text}"))
         elif isinstance(message, Ready):
             self._supervise(self._supervisor.ready(now_ns, node, rank, life, message.facts))

@@ -19,8 +19,13 @@ NS = 1_000_000_000
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 FACTORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 5.0)
 
+COUNTED = frozenset({"steps", "chunks_in", "chunks_out", "stale", "failed", "dropped"})
+"""Figures of a stage that only rise."""
+
 Gauges = Mapping[str, float]
 """Name -> value."""
+Figure = tuple[str, dict[str, str], float]
+"""Name, labels, value."""
 
 
 class Metrics:
@@ -56,12 +61,18 @@ class Metrics:
         self.speech.labels(outcome).inc()
 
     def expose(self, pipeline: Gauges, stages: Mapping[str, Gauges], processes: Mapping[str, Gauges]) -> bytes:
-        """The text of `/metrics`, with the pipeline's state and each stage's and process's own figures as of now."""
-        self._now.families = [
-            *(_gauge(f"omnirt_{name}", value) for name, value in pipeline.items()),
-            *_families("omnirt_stage_", "stage", stages),
-            *_families("omnirt_process_", "process", processes),
+        """The text of `/metrics`, with what the pipeline, its stages and its processes say of themselves now.
+
+        A process names its figures `steps`, `<stage>.steps` or `link.<peer>.bytes`.
+        """
+        figures: list[Figure] = [(f"omnirt_{name}", {}, value) for name, value in pipeline.items()]
+        figures += [
+            (f"omnirt_stage_{name}", {"stage": stage}, value)
+            for stage, own in stages.items()
+            for name, value in own.items()
         ]
+        figures += [_figure(process, name, value) for process, own in processes.items() for name, value in own.items()]
+        self._now.families = list(_families(figures))
         return generate_latest(self.registry)
 
 
@@ -75,21 +86,23 @@ class _Now(Collector):
         return self.families
 
 
-def _gauge(name: str, value: float) -> Metric:
-    family = GaugeMetricFamily(name, name)
-    family.add_metric([], value)
-    return family
+def _figure(process: str, key: str, value: float) -> Figure:
+    owner, _, name = key.rpartition(".")
+    if not owner:
+        return f"omnirt_process_{name}", {"process": process}, value
+    if owner.startswith("link."):
+        return f"omnirt_link_{name}", {"process": process, "peer": owner.removeprefix("link.")}, value
+    return f"omnirt_stage_{name}", {"process": process, "stage": owner}, value
 
 
-def _families(prefix: str, label: str, owners: Mapping[str, Gauges]) -> Iterable[Metric]:
-    """One family per figure, over all its owners; a name ending in `_total` is a counter."""
+def _families(figures: Iterable[Figure]) -> Iterable[Metric]:
+    """One family per name, over all its owners."""
     families: dict[str, Metric] = {}
-    for owner, figures in owners.items():
-        for raw, value in figures.items():
-            name = prefix + re.sub(r"[^a-zA-Z0-9_]", "_", raw)
-            counts = name.endswith("_total")
-            if name not in families:
-                kind = CounterMetricFamily if counts else GaugeMetricFamily
-                families[name] = kind(name, name, labels=[label])
-            families[name].add_sample(name, {label: owner}, value)
+    for raw, labels, value in figures:
+        name = re.sub(r"[^a-zA-Z0-9_]", "_", raw)
+        counts = name.endswith("_total") or name.rpartition("_stage_")[2] in COUNTED
+        if name not in families:
+            kind = CounterMetricFamily if counts else GaugeMetricFamily
+            families[name] = kind(name, name, labels=list(labels))
+        families[name].add_sample(name.removesuffix("_total") + "_total" if counts else name, labels, value)
     return families.values()

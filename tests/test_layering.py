@@ -1,6 +1,7 @@
 """Arrows point one way. The table is the architecture; an import that is not in it is a decision to be made first."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,8 @@ PURE_BANNED = {"asyncio", "socket", "time", "threading", "uvloop", "aiohttp", "o
 
 
 def sources(*folders):
-    return sorted(
-        file for folder in folders for file in (ROOT / folder).rglob("*.py") if "__pycache__" not in file.parts
-    )
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
+    return sorted(file for file in files if "__pycache__" not in file.parts)
 
 
 def own_sources():
@@ -37,7 +37,7 @@ def own_sources():
 
 
 def imports(file, *, everywhere=True):
-    """Names of the modules a file imports; at module level only when not `everywhere` (type checking blocks left out)."""
+    """Names of the modules a file imports; without `everywhere` only those imported when the module is read."""
     tree = ast.parse(file.read_text())
     nodes = ast.walk(tree) if everywhere else _module_level(tree.body)
     for node in nodes:
@@ -72,6 +72,10 @@ def layer_of(module):
 
 def name_of(file):
     return str(file.relative_to(ROOT))
+
+
+def module_of(file):
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
 @pytest.mark.parametrize("file", own_sources(), ids=name_of)
@@ -125,9 +129,7 @@ def test_session_machines_are_pure(file):
 
 def test_there_are_no_import_cycles():
     graph = {}
-    files = {
-        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in own_sources()
-    }
+    files = {module_of(file): file for file in own_sources()}
     for module, file in files.items():
         graph[module] = {other for other in imports(file, everywhere=False) if other in files and other != module}
     done, path = set(), []
@@ -146,9 +148,11 @@ def test_there_are_no_import_cycles():
 
 
 def test_placement_is_data_no_stage_branches_on_it():
-    words = ("ctx.stage ==", "ctx.rank ==", "fused", "is_split", "same_node", "in_process")
-    found = [
-        f"{name_of(file)}: {word}" for file in sources("actors/stages", "actors/engines", "actors/models") for word in words
-        if word in file.read_text()
-    ]  # fmt: skip
+    words = re.compile(r"ctx\.(stage|rank)|fused|split_node|same_node|in_process|replica")
+    found = []
+    for file in sources("actors/stages", "actors/engines", "actors/models"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.If | ast.IfExp | ast.While | ast.Match):
+                test = ast.unparse(node.subject if isinstance(node, ast.Match) else node.test)
+                found += [f"{name_of(file)}:{node.lineno}: {test}"] if words.search(test) else []
     assert not found

@@ -8,25 +8,21 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import signal
 import socket
 import sys
 from typing import Any
 
 import uvloop
-from aiohttp import web
 
 from omnirt.clock import NS, monotonic_ns
-from omnirt.errors import ConfigError
 from omnirt.gateway.app import build
 from omnirt.gateway.config import GatewayConfig
+from omnirt.gateway.serve import bind, serve
 from omnirt.loader import resolve
 from omnirt.log import set_up
 from omnirt.pipeline.deploy import load_plan
 from omnirt.wire.plan import Plan
-
-log = logging.getLogger("omnirt.run")
 
 CLOSE_S = 5.0
 """For connections that are still open when the head has finished."""
@@ -48,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     plan = load_plan(args.pipeline, args.deploy, args.set)
     set_up(process="head", level=args.log)
-    listener = _bind(args.host, args.port)
+    listener = bind(args.host, args.port)
     config = GatewayConfig(
         keys_file=args.keys,
         voices_dir=args.voices,
@@ -59,36 +55,21 @@ def run(args: argparse.Namespace) -> int:
         return runner.run(_serve(plan, config, listener))
 
 
-def _bind(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(1024)
-    except OSError as error:
-        listener.close()
-        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port") from error
-    return listener
-
-
 async def _serve(plan: Plan, config: GatewayConfig, listener: socket.socket) -> int:
     loop = asyncio.get_running_loop()
     started_ns = monotonic_ns()
     head: Any = resolve("omnirt.actors.head:Head")(plan, loop)
-    runner = web.AppRunner(build(head, config), handler_cancellation=True, access_log=None)
+    runner = None
     try:
-        await runner.setup()
         head.start()
-        await web.SockSite(runner, listener).start()
+        runner = await serve(build(head, config), listener, CLOSE_S)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, _Stopper(head))
         head.on_ready(lambda: _banner(plan, listener, (monotonic_ns() - started_ns) / NS))
         status: int = await head.finished
-        await asyncio.wait_for(runner.cleanup(), CLOSE_S)
-    except TimeoutError:
-        log.warning("connections were still open at the end")
     finally:
+        if runner is not None:
+            await runner.cleanup()
         head.close()
     return status
 

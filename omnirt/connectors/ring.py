@@ -32,7 +32,7 @@ from omnirt.connectors.base import (
     Received,
 )
 from omnirt.shm import atomics
-from omnirt.shm.atomics import ALIGN, CONTROL_BYTES, FIELDS, LINE, WAITING
+from omnirt.shm.atomics import ALIGN, CONTROL_BYTES, FIELDS, LINE, WAITING, publish, reserve
 from omnirt.shm.doorbell import Doorbell
 from omnirt.shm.ring import BATCH, Consumer, Producer
 from omnirt.shm.segment import Segment
@@ -164,6 +164,7 @@ class RingLink:
         self._bell_in = bell_in
         self._closed = False
         self._producer = Producer(_control(memory, out), _ring(memory, out), generation)
+        self._out_state, self._out_bytes = self._producer.state, self._producer.bytes
         self._consumer = Consumer(_control(memory, into), _ring(memory, into), generation)
         self._slab_out = SlabProducer(*_slab(memory, out), out.slot_count) if out.slot_count else None
         self._slab_in = SlabConsumer(*_slab(memory, into), into.slot_count) if into.slot_count else None
@@ -186,21 +187,17 @@ class RingLink:
             raise LinkClosed(f"the link to {self.peer} is closed", peer=self.peer)
         head = encode(record)
         size = len(head)
-        producer = self._producer
-        if packing is None or packing.nbytes == 0:
-            at = atomics.reserve(producer.state, size, 0, -1)
+        nbytes = 0 if packing is None else packing.nbytes
+        if packing is None or nbytes <= INLINE_BYTES_MAX:
+            at = reserve(self._out_state, size, nbytes, -1)
             if at < 0:
-                raise self._full(record, size)
-        elif packing.nbytes <= INLINE_BYTES_MAX:
-            at = atomics.reserve(producer.state, size, packing.nbytes, -1)
-            if at < 0:
-                raise self._full(record, size + packing.nbytes)
-            body = (at + size + ALIGN - 1) & -ALIGN
-            packing.write(producer.bytes[body : body + packing.nbytes])
+                raise self._full(record, size + nbytes)
+            if packing is not None:
+                packing.write(self._out_bytes, (at + size + ALIGN - 1) & -ALIGN)
         else:
             at = self._write_slot(record, size, packing)
-        producer.bytes[at : at + size] = head
-        if atomics.publish(producer.state):
+        self._out_bytes[at : at + size] = head
+        if publish(self._out_state):
             self._bell_out.ring()
 
     def _write_slot(self, record: Record, size: int, packing: Packing) -> int:
@@ -214,8 +211,8 @@ class RingLink:
             raise LinkFull(f"{self.peer} holds all {slab.slots} payload slots of its link", peer=self.peer)
         at = -1
         try:
-            packing.write(slab.views[slot])
-            at = atomics.reserve(self._producer.state, size, packing.nbytes, slot)
+            packing.write(slab.bytes, slot * slab.slot_bytes)
+            at = reserve(self._out_state, size, packing.nbytes, slot)
         finally:
             if at < 0:
                 atomics.untake(slab.state, slot)
@@ -281,13 +278,14 @@ class RingLink:
         tail = -1
         try:
             for at, size, body, nbytes, slot, tail in zip(words, words, words, words, words, words, strict=True):  # noqa: B007
-                record = self._decode(data[at : at + size])
-                if nbytes == 0:
-                    received = Received(record.header, b"") if type(record) is Chunk else None
-                elif type(record) is not Chunk:
-                    raise LinkBroken(f"{self.peer} sent a body with a {type(record).__name__}", peer=self.peer)
+                try:
+                    record = decode_record(data[at : at + size])
+                except msgspec.MsgspecError as error:
+                    raise LinkBroken(f"{self.peer} sent an unreadable record: {error}", peer=self.peer) from error
+                if type(record) is not Chunk:
+                    received = None
                 elif slot < 0:
-                    received = Received(record.header, bytes(data[body : body + nbytes]))
+                    received = Received(record.header, data[body : body + nbytes].tobytes())
                 else:
                     received = self._lease(record, slot, nbytes)
                 deliver(record, received)
@@ -296,12 +294,6 @@ class RingLink:
         finally:
             atomics.advance(consumer.state, tail)
         return count
-
-    def _decode(self, head: memoryview) -> Record:
-        try:
-            return decode_record(head)
-        except msgspec.MsgspecError as error:
-            raise LinkBroken(f"{self.peer} sent an unreadable record: {error}", peer=self.peer) from error
 
     def _lease(self, record: Chunk, slot: int, nbytes: int) -> Received:
         slab = self._slab_in

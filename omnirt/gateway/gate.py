@@ -79,7 +79,7 @@ class Gate:
     def _failed(self, request: web.Request, error: Exception) -> web.StreamResponse:
         refusal = refusal_of(error)
         if not isinstance(error, (ApiError, OmnirtError, web.HTTPException)):
-            log.error("%s failed: %r", request[REQUEST_ID], error, exc_info=error)
+            log.error("a handler failed: %r", error, exc_info=error, extra={"request": request[REQUEST_ID]})
         self._record(request, refusal.status, f"{refusal.code}: {refusal.message}")
         started = request.get(RESPONSE)
         if started is None:
@@ -92,5 +92,11 @@ class Gate:
         route = (resource.name if resource is not None else None) or "none"
         self._core.metrics.requests.labels(route, str(status)).inc()
         took_ms = (monotonic_ns() - request[ARRIVED_NS]) // 1_000_000
-        level = logging.WARNING if status >= 500 else logging.INFO
-        log.log(level, "%s %s %s %d %d ms %s", request[REQUEST_ID], request.method, route, status, took_ms, reason)
+        fields = {"request": request[REQUEST_ID], "status": status, "took_ms": took_ms}
+        if reason:
+            fields["reason"] = reason
+        log.log(_level_of(status), "%s %s", request.method, route, extra=fields)
+
+
+def _level_of(status: int) -> int:
+    return logging.WARNING if status in (500, 504) else logging.INFO

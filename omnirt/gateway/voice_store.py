@@ -114,4 +114,4 @@ class VoiceStore:
                 if ID.fullmatch(voice.id) and path.stem == voice.id and complete:
                     self._voices[voice.id] = voice
                     continue
-            log.warning("voice record %s is unreadable or has no audio; left alone", path)
+            log.warning("a voice's record is unreadable or has no audio; left alone", extra={"file": str(path)})

@@ -43,11 +43,23 @@ def stage_classes(spec: PipelineSpec, tree: Tree) -> tuple[dict[str, type[Stage]
         except ConfigError as error:
             findings.append(Finding(origin, place, f"actor = {stage.actor!r}: {error.message}"))
             continue
-        if isinstance(found, type) and issubclass(found, Stage):
-            classes[stage.name] = found
+        problem = _not_a_stage(found)
+        if problem:
+            findings.append(Finding(origin, place, f"actor = {stage.actor!r} {problem}"))
         else:
-            findings.append(Finding(origin, place, f"actor = {stage.actor!r} is not a Stage class"))
+            classes[stage.name] = found
     return classes, findings
+
+
+def _not_a_stage(found: object) -> str:
+    """What keeps a resolved name from being used as a stage; empty when nothing does."""
+    if not (isinstance(found, type) and issubclass(found, Stage)):
+        return "is not a Stage class"
+    if not issubclass(found.Options, msgspec.Struct):  # type: ignore[reportUnnecessaryIsInstance]
+        return "has Options that are not a msgspec.Struct"
+    ports = {**found.accepts, **found.emits}
+    wrong = [port for port, kind in ports.items() if not (isinstance(kind, type) and issubclass(kind, Payload))]  # type: ignore[reportUnnecessaryIsInstance]
+    return f"has ports whose payload is no Payload class: {', '.join(wrong)}" if wrong else ""
 
 
 def stage_options(stage: StageSpec, spec: PipelineSpec, kind: type[Stage]) -> dict[str, object]:
@@ -104,9 +116,13 @@ class Check:
                 path = ("stage", stage.name, "options")
                 options = stage_options(stage, self.spec, kind)
                 self.findings += decode_options(kind.Options, options, path, self.tree)[1]
-        weights = self.spec.weights
-        if weights.startswith((".", "/", "~")) and not Path(weights).expanduser().exists():
-            self._wrong(("weights",), "weights", f"there is no file or folder {weights!r}")
+                self._check_weights((*path, "weights"), f"stage {stage.name}", stage.options.get("weights"))
+        self._check_weights(("weights",), "weights", self.spec.weights)
+
+    def _check_weights(self, path: KeyPath, place: str, weights: object) -> None:
+        """What looks like a path must be there; anything else may be the id of a hub."""
+        if isinstance(weights, str) and weights.startswith((".", "/", "~")) and not Path(weights).expanduser().exists():
+            self._wrong(path, place, f"there is no file or folder {weights!r}")
 
     def _check_finals(self) -> None:
         givers: dict[str, str] = {}

@@ -135,7 +135,7 @@ def _limits(plan: Plan) -> str:
 def _memory(plan: Plan, shm_free_bytes: int | None) -> str:
     needed = shared_bytes(plan)
     free = "" if shm_free_bytes is None else f"; /dev/shm has {size(shm_free_bytes)} free"
-    lines = [f"memory  {size(needed)} shared, in {len(plan.links)} links{free}"]
+    lines = [f"memory  {size(needed)} shared, in {len(plan.links)} link{'s' * (len(plan.links) != 1)}{free}"]
     if needed >= LARGE_BYTES:
         lines.append(f"        to make it smaller, {_advice(plan)}")
     if shm_free_bytes is not None and (short := shortage(plan, shm_free_bytes)):

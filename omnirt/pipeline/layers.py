@@ -120,7 +120,9 @@ class Tree:
         found = [name for name in edges if name == wanted or name.partition(" -> ")[0] == wanted]
         if not found:
             sources = {name.partition(" -> ")[0] for name in edges}
-            self.wrong(origin, f"edge {wanted}", f"the pipeline has no such edge{did_you_mean(wanted, sources)}")
+            near = did_you_mean(wanted, sources)
+            message = f"the pipeline file has no such edge{near}; an implied one must be written there to be set"
+            self.wrong(origin, f"edge {wanted}", message)
         return [("edge", name, path[-1]) for name in found]
 
 

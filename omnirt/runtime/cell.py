@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
+import numpy as np
 
 from omnirt.errors import DeviceLost, Failure, OmnirtError, StageFailed
 from omnirt.ids import Fence
@@ -26,7 +27,7 @@ from omnirt.runtime.row import Arrived, Row, Work
 from omnirt.runtime.stage import Chunk as StageChunk
 from omnirt.runtime.stage import Context, Emission, EngineStage, Stage
 from omnirt.wire.messages import Chunk, Close, Credit, End, Open, Record
-from omnirt.wire.payload import Payload
+from omnirt.wire.payload import Payload, owned
 from omnirt.wire.plan import EdgePlan, StagePlan
 
 log = logging.getLogger("omnirt.cell")
@@ -82,6 +83,22 @@ class Outcome:
         self.finished = False
         self.error: OmnirtError | None = None
 
+    def release(self) -> None:
+        """Give back the input. What was emitted and lies in it is copied first: from now on others may write there."""
+        borrowed = [
+            value
+            for chunk, arrived in zip(self.chunks, self.used, strict=False)
+            if not isinstance(arrived.body, Payload)
+            for name in chunk.payload.__struct_fields__
+            if isinstance(value := getattr(chunk.payload, name), np.ndarray)
+        ]
+        if borrowed:
+            for emission in self.emissions:
+                if emission.payload is not None:
+                    emission.payload = owned(emission.payload, borrowed)
+        for arrived in self.used:
+            arrived.release()
+
 
 class Cell:
     def __init__(
@@ -115,8 +132,11 @@ class Cell:
         self._touch(row)
 
     def close(self, message: Close) -> None:
-        for _, body in self._pop_early(message.request):
-            _release(body)
+        for record, body in self._pop_early(message.request):
+            if record.fence.epoch > message.fence.epoch:
+                self._hold_early(record, body)  # of the next attempt, whose Open follows
+            else:
+                self._drop(body)
         row = self._rows.get(message.request)
         if row is not None and row.fence.epoch <= message.fence.epoch:
             del self._rows[message.request]
@@ -150,7 +170,11 @@ class Cell:
             return
         self.counters["chunks_in"] += 1
         row.arrive(Arrived(edge, record.seq, body))
-        self._touch(row)
+        if row.output_over:
+            self._discard_input(row)
+            self._flush(row)
+        else:
+            self._touch(row)
 
     def _end(self, row: Row, record: End) -> None:
         edge = row.sources[record.edge]
@@ -207,11 +231,18 @@ class Cell:
             if self._engine and outcome.error is None:
                 self._guarded([outcome], self._admit)
         alive = [outcome for outcome in outcomes if outcome.error is None]
-        if alive:
-            self._guarded(alive, self._call_engine if self._engine else self._call_stage)
+        if self._engine:
+            self._guarded(alive, self._call_engine)
+            return outcomes
+        self._guarded([outcome for outcome in alive if outcome.chunks], self._call_step)
+        for outcome in alive:
+            if not outcome.chunks:
+                self._guarded([outcome], self._call_finish)
         return outcomes
 
     def _guarded(self, outcomes: list[Outcome], call: Callable[[list[Outcome]], None]) -> None:
+        if not outcomes:
+            return
         try:
             call(outcomes)
         except Exception as error:  # noqa: BLE001  the cell is where a stage's exceptions end
@@ -245,14 +276,13 @@ class Cell:
     def _unpack(self, body: Any, port: str) -> Payload:
         return body if isinstance(body, Payload) else body.unpack(self.stage.accepts[port])
 
-    def _call_stage(self, outcomes: list[Outcome]) -> None:
-        waiting = [chunk for outcome in outcomes for chunk in outcome.chunks]
-        emissions = list(self.stage.step(self._context, waiting)) if waiting else []
-        for outcome in outcomes:
-            if not outcome.chunks:
-                emissions += self.stage.finish(self._context, outcome.row.request)
-                outcome.finished = True
-        self._assign(outcomes, emissions)
+    def _call_step(self, outcomes: list[Outcome]) -> None:
+        self._assign(outcomes, self.stage.step(self._context, [chunk for each in outcomes for chunk in each.chunks]))
+
+    def _call_finish(self, outcomes: list[Outcome]) -> None:
+        (outcome,) = outcomes
+        self._assign(outcomes, self.stage.finish(self._context, outcome.row.request))
+        outcome.finished = True
 
     def _admit(self, outcomes: list[Outcome]) -> None:
         assert isinstance(self.stage, EngineStage)
@@ -286,8 +316,7 @@ class Cell:
         for outcome in outcomes:
             row = outcome.row
             row.stepping = False
-            for arrived in outcome.used:
-                arrived.release()
+            outcome.release()
             if self._rows.get(row.request.id) is not row:
                 self._forget(row)  # closed while it was in the step
             elif self._shell.is_stale(row.fence):
@@ -308,7 +337,9 @@ class Cell:
         except OmnirtError as error:
             self._fail(row, error)
             return
-        row.output_over |= outcome.finished
+        if outcome.finished:
+            row.output_over = True
+            self._discard_input(row)
         self._flush(row)
         self._touch(row)
 
@@ -331,8 +362,20 @@ class Cell:
             edge = arrived.edge
             self._shell.send(edge.process, Credit(edge.spec.index, row.request.id, row.fence, count), None)
 
+    def _discard_input(self, row: Row) -> None:
+        """The stage has said its last word: what still comes is not read, but must not hold up its senders."""
+        try:
+            while row.answers or row.inbox:
+                arrived = row.take()
+                arrived.release()
+                self._return_credit(row, arrived)
+        except OmnirtError as error:
+            self._fail(row, error)
+
     def _flush(self, row: Row) -> None:
         """Send what credit allows; when the output is over and all of it left, end every edge."""
+        if row.dead:
+            return
         try:
             for out in row.outs.values():
                 while (payload := out.take()) is not None:

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from omnirt.clock import Clock
 from omnirt.connectors.base import LinkClosed
-from omnirt.errors import Failure
+from omnirt.errors import Failure, StageFailed
 from omnirt.ids import Fence
 from omnirt.runtime.cell import Cell
 from omnirt.runtime.stage import Context, Stage
@@ -34,12 +34,15 @@ class Link(Protocol):
 
 
 def send(link: Link, record: Record, payload: Payload | None) -> None:
-    """Send a record; a chunk gets its header from the payload. Raises what `Link.send` raises."""
+    """Send a record; a chunk gets its header from the payload. Raises what `Link.send` raises, and StageFailed."""
     if payload is None:
         link.send(record, None)
     else:
         assert isinstance(record, Chunk)
-        packing = Packing(payload)
+        try:
+            packing = Packing(payload)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise StageFailed(f"a {type(payload).__name__} cannot travel: {error}") from error
         link.send(Chunk(record.edge, record.request, record.fence, record.seq, packing.header), packing)
 
 

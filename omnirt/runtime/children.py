@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
 import signal
@@ -27,7 +28,7 @@ from omnirt.runtime.guard import MARK, Guard
 from omnirt.wire.plan import NodePlan
 
 ENTRY = ("-P", "-m", "omnirt.runtime.node")
-"""Interpreter arguments; the socket's descriptor and the head's pid follow. -P: the folder we run in is not imported."""
+"""Interpreter arguments; the socket's descriptor and the head's pid follow. -P: we import nothing from where we run."""
 
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -182,18 +183,14 @@ def _visible_device(node: NodePlan, rank: int, visible: str | None) -> str:
         return str(index)
     devices = [device.strip() for device in visible.split(",") if device.strip()]
     if index >= len(devices):
-        stages = ", ".join(node.stages)
-        raise ConfigError(
-            f"stage {stages} is placed on cuda:{index}, but CUDA_VISIBLE_DEVICES={visible!r} shows {len(devices)} devices"
-        )
+        placed = f"stage {', '.join(node.stages)} is placed on cuda:{index}"
+        raise ConfigError(f"{placed}, but CUDA_VISIBLE_DEVICES={visible!r} shows {len(devices)} devices")
     return devices[index]
 
 
 def _kill_group(group: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left in it that we may kill
         os.killpg(group, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):  # nobody is left in it that we may kill
-        pass
 
 
 def _oom_kills() -> int:

@@ -5,7 +5,7 @@
              waiting (what a step emitted beyond)  <---  Credit(count), in batches of half the credit
 
 Invariants: 0 <= available <= credit; available + on the way + owed back == credit. A row is stepped only while every
-edge `may_write`, so `waiting` holds at most what one step emits.
+edge `may_write`, so `waiting` holds at most what one step emits (on a window's edge: no more than before an answer).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class OutEdge:
         spec = self.spec
         if spec.overflow == "drop_oldest" or not spec.stream:
             return True
+        if answering == spec.index:
+            return True  # the answer makes room for what the step may ask; holding it up would hold up the loop
         if self.waiting or self.available <= 0:
             return False
-        if not spec.window:
-            return True
-        return self.unanswered - (answering == spec.index) < spec.window
+        return not spec.window or self.unanswered < spec.window
 
     def offer(self, payload: Payload) -> None:
         """Queue a payload. A live edge keeps only the newest; a collecting one (stream = false) keeps all to its end."""
@@ -69,7 +69,10 @@ class OutEdge:
                 f"bytes; its chunk_bytes_max is {self.spec.chunk_bytes_max}",
                 stage=self.spec.source,
             )
-        self.waiting = deque([type(parts[0]).joined(parts)])
+        try:
+            self.waiting = deque([type(parts[0]).joined(parts)])
+        except (TypeError, ValueError) as error:
+            raise StageFailed(f"what edge {self.spec.index} collected does not join: {error}", stage=self.spec.source) from error
         return self._pay()
 
     def _pay(self) -> Payload:

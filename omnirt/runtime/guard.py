@@ -15,6 +15,7 @@ sooner and holds 11 MB instead of 20.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -202,10 +203,8 @@ def _kill_if_still_marked(pid: int, needle: bytes) -> int:
 
 
 def _kill_group(group: int) -> None:
-    try:
+    with contextlib.suppress(OSError):  # nobody is left in it
         os.killpg(group, signal.SIGKILL)
-    except OSError:  # nobody is left in it
-        pass
 
 
 if __name__ == "__main__":

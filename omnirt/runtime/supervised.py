@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -128,3 +128,17 @@ class SupervisedNode:
 
     def by_rank(self, rank: int, text: str) -> str:
         return f"rank {rank} {text}" if self.ranks > 1 else text
+
+
+def health(stage: str, nodes: Sequence[SupervisedNode]) -> StageHealth:
+    """How a stage is that lives on `nodes`, its replicas."""
+    ready = sum(node.phase == "ready" for node in nodes)
+    if ready:
+        state = "ready"
+    elif all(node.is_lost() or node.phase == "stopped" for node in nodes):
+        state = "failed"
+    else:
+        state = "restarting" if any(node.trouble for node in nodes) else "loading"
+    troubled = next((node for node in nodes if node.phase != "ready" and node.detail()), None)
+    detail = f"{troubled.name}: {troubled.detail()}" if troubled else ""
+    return StageHealth(stage, state, ready, len(nodes), detail, sum(node.restarts for node in nodes))

@@ -41,6 +41,7 @@ from omnirt.runtime.supervised import (
     Spawn,
     StageHealth,
     SupervisedNode,
+    health,
 )
 from omnirt.wire.plan import Plan
 
@@ -81,21 +82,7 @@ class Supervisor:
         return self._nodes[node].incarnation
 
     def state(self) -> tuple[StageHealth, ...]:
-        return tuple(self._stage_state(stage.name, stage.group) for stage in self._plan.stages)
-
-    def _stage_state(self, name: str, group: str) -> StageHealth:
-        nodes = self._members(group)
-        ready = sum(node.phase == "ready" for node in nodes)
-        restarts = sum(node.restarts for node in nodes)
-        if ready:
-            state = "ready"
-        elif all(node.is_lost() or node.phase == "stopped" for node in nodes):
-            state = "failed"
-        else:
-            state = "restarting" if any(node.trouble for node in nodes) else "loading"
-        troubled = next((node for node in nodes if node.phase != "ready" and node.detail()), None)
-        detail = f"{troubled.name}: {troubled.detail()}" if troubled else ""
-        return StageHealth(name, state, ready, len(nodes), detail, restarts)
+        return tuple(health(stage.name, self._members(stage.group)) for stage in self._plan.stages)
 
     def _members(self, group: str) -> list[SupervisedNode]:
         return [node for node in self._nodes.values() if node.group == group]
@@ -184,7 +171,7 @@ class Supervisor:
         return self._flush()
 
     def drain(self, now_ns: int, deadline_ns: int) -> list[Effect]:
-        """Stop everything, in reverse start order, and be done at `deadline_ns`. A second call may bring that nearer."""
+        """Stop everything, in reverse start order, by `deadline_ns`. A second call may bring that nearer."""
         if not self._draining:
             self._draining = True
             self._drain_ns = deadline_ns

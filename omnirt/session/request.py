@@ -223,6 +223,12 @@ class RequestMachine:
 
     def _flush(self) -> list[Effect]:
         """Send what credit allows; after the last input, end every input edge."""
+        try:
+            return self._send_input()
+        except OmnirtError as error:
+            return self._fail(error)
+
+    def _send_input(self) -> list[Effect]:
         if self.state is not State.RUNNING or self.fence is None:
             return []
         effects: list[Effect] = []

@@ -34,7 +34,8 @@ class _Side:
         self.slots = slots
         self.slot_bytes = data.nbytes // slots
         assert self.slot_bytes % ALIGN == data.ctypes.data % ALIGN == 0
-        self.views = [data[index * self.slot_bytes : (index + 1) * self.slot_bytes] for index in range(slots)]
+        self.bytes = memoryview(data)
+        """Slot `n` begins at `n * slot_bytes`."""
         self._control = control
         self._private = np.zeros(_FREE_STACK + slots, np.int64)
         self.state: int = self._private.ctypes.data
@@ -48,7 +49,7 @@ class SlabProducer(_Side):
         self._private[_FREE_STACK:] = np.arange(slots)[::-1]
 
     def take(self) -> int:
-        """A free slot, or -1. Write to `views[slot]`."""
+        """A free slot, or -1. The caller may write it until it is sent."""
         return atomics.take(self.state)
 
     def untake(self, slot: int) -> None:
@@ -64,8 +65,7 @@ class SlabProducer(_Side):
 class SlabConsumer(_Side):
     def __init__(self, control: np.ndarray, data: np.ndarray, slots: int) -> None:
         super().__init__(control, data, slots)
-        for view in self.views:
-            view.flags.writeable = False
+        self.bytes = self.bytes.toreadonly()
         self.closed = False
         self.leased_slots = 0
 
@@ -74,7 +74,8 @@ class SlabConsumer(_Side):
         if not 0 <= slot < self.slots or not 0 <= nbytes <= self.slot_bytes:
             raise IndexError(f"slot {slot} with {nbytes} bytes, of {self.slots} slots of {self.slot_bytes}")
         self.leased_slots += 1
-        return Lease(self, slot, self.views[slot][:nbytes])
+        start = slot * self.slot_bytes
+        return Lease(self, slot, self.bytes[start : start + nbytes])
 
     def close(self) -> None:
         """The link is gone: leases stay readable, and releasing them no longer tells anybody."""
@@ -86,7 +87,7 @@ class Lease:
 
     __slots__ = ("_slab", "_slot", "view")
 
-    def __init__(self, slab: SlabConsumer, slot: int, view: np.ndarray) -> None:
+    def __init__(self, slab: SlabConsumer, slot: int, view: memoryview) -> None:
         self._slab: SlabConsumer | None = slab
         self._slot = slot
         self.view = view

@@ -171,7 +171,7 @@ class ScriptedService:
         return "finished" if public_id in self._finished else "unknown"
 
     async def stats(self) -> dict[str, dict[str, float]]:
-        return {"head": {"steps_total": float(self.steps), "loop lag.ms": 0.5}, "main.0": {"steps_total": 0.0}}
+        return {"head": {"loop_lag_ms": 0.5}, "main.0": {"voice.steps": float(self.steps)}}
 
 
 class ScriptedLive:

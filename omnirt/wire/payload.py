@@ -5,12 +5,13 @@ header (see `codec`). Stages declare the classes they accept and emit, so no reg
 the field are here (hidden states, codec codes, KV blocks, latents) with what goes to and comes from clients; a stage
 family may define its own payloads beside itself.
 
-A received array is read-only and belongs to the receiver for the duration of the step; copy it to keep it.
+A received array is read-only and belongs to the receiver for the duration of the step; copy it to keep it beyond.
+What a step emits may hold it: the cell copies what it must.
 """
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -39,6 +40,9 @@ class Payload(msgspec.Struct, frozen=True):
         """Bytes held in array fields."""
         values = (getattr(self, name) for name in self.__struct_fields__)
         return sum(value.nbytes for value in values if isinstance(value, np.ndarray))
+
+
+P = TypeVar("P", bound=Payload)
 
 
 class Text(Payload, frozen=True):
@@ -88,6 +92,20 @@ class Actions(Payload, frozen=True):
     """`actions`: [H, D] float32, one row per control step."""
 
     actions: np.ndarray
+
+
+def owned(payload: P, borrowed: list[np.ndarray]) -> P:
+    """`payload`, with those of its arrays copied that lie in `borrowed` memory (a lease that is about to end)."""
+    copies: dict[str, object] = {}
+    for name in payload.__struct_fields__:
+        value = getattr(payload, name)
+        if isinstance(value, np.ndarray):
+            if any(np.may_share_memory(value, view) for view in borrowed):
+                copies[name] = value.copy()
+        elif hasattr(value, "data_ptr") and value.device.type == "cpu":  # a torch tensor; torch is never imported here
+            if any(np.may_share_memory(value.detach().numpy(), view) for view in borrowed):
+                copies[name] = value.clone()
+    return msgspec.structs.replace(payload, **copies) if copies else payload
 
 
 MODALITIES: dict[str, type[Payload]] = {

@@ -5,22 +5,43 @@
 a fixture `<name>_server`.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
 
 from omnirt.gateway.config import GatewayConfig
+from omnirt.loader import resolve
+from omnirt.pipeline.deploy import load_plan
 from omnirt.testing.live_gateway import LiveGateway
 from omnirt.testing.scripted_service import ScriptedService
 
-SERVERS = ("scripted",)
+ROOT = Path(__file__).parent.parent.parent
+SERVERS = ("scripted", "tone")
 
 
 @pytest.fixture(scope="session")
 def scripted_server() -> Iterator[LiveGateway]:
     with LiveGateway(ScriptedService) as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="session")
+def tone_server() -> Iterator[LiveGateway]:
+    """The real runtime, with a stage that needs no weights."""
+    plan = load_plan(str(ROOT / "pipelines" / "tone.toml"), [], [])
+
+    def start() -> Any:
+        head = resolve("omnirt.actors.head:Head")(plan, asyncio.get_running_loop())
+        head.start()
+        return head
+
+    with LiveGateway(start, close=lambda head: head.close()) as gateway:
+        gateway.until(lambda: gateway.service.state().state == "ready")
         yield gateway
 
 

@@ -77,7 +77,12 @@ def test_check_6_keys(scripted, connect, tmp_path):
     assert caught.value.code == "invalid_api_key"
     assert connect(server, api_key="sk-right").models.list().data
     assert server.ask("GET", "/health").status == 200
-    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "A" * 22}
+    upgrade = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "A" * 22,
+    }
     assert server.ask("GET", "/v1/realtime", headers=upgrade).status == 401
 
 
@@ -111,7 +116,9 @@ def test_check_9_unknown_fields_and_nulls(server, client, model, voice):
     extras = {"user": "u", "store": True, "metadata": {"a": 1}, "temperature": 0.1, "frobnicate": [1]}
     body = {"model": model, "voice": voice, "input": "hello"} | nulls | extras
     assert server.ask("POST", "/v1/audio/speech", body).status == 200
-    assert client.audio.speech.create(model=model, voice=voice, input="hi", extra_body={"user": "u", "seed": None}).content
+    assert client.audio.speech.create(
+        model=model, voice=voice, input="hi", extra_body={"user": "u", "seed": None}
+    ).content
 
 
 def test_check_10_operations(server):

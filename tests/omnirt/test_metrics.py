@@ -41,13 +41,16 @@ def test_other_endings_are_counted_by_name():
     assert found["omnirt_speech_e2e_seconds_count",] == 0
 
 
-def test_figures_of_processes_and_stages_are_those_of_the_moment():
+def test_figures_of_processes_stages_and_links_are_those_of_the_moment():
     metrics = Metrics()
-    first = figures(metrics, {"up": 1}, {"voice": {"restarts_total": 2}}, {"a.0": {"steps_total": 3, "lag ms": 1.5}})
+    own = {"lag ms": 1.5, "tts.steps": 3, "tts.rows": 2, "link.tts.0.bytes": 64}
+    first = figures(metrics, {"up": 1}, {"tts": {"restarts_total": 2}}, {"a.0": own})
     assert first["omnirt_up",] == 1
-    assert first["omnirt_stage_restarts_total", "voice"] == 2
-    assert first["omnirt_process_steps_total", "a.0"] == 3
+    assert first["omnirt_stage_restarts_total", "tts"] == 2
     assert first["omnirt_process_lag_ms", "a.0"] == 1.5
+    assert first["omnirt_stage_steps_total", "a.0", "tts"] == 3
+    assert first["omnirt_stage_rows", "a.0", "tts"] == 2
+    assert first["omnirt_link_bytes", "tts.0", "a.0"] == 64
     assert not any("process" in name for name, *_ in figures(metrics))
 
 

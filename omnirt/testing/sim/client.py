@@ -14,7 +14,7 @@ from omnirt.testing.sim.clock import SimLoop
 from omnirt.testing.sim.ground import Ground
 from omnirt.testing.sim.scenario import ClientPlan
 
-HANGS_ON_NS = 500_000_000_000
+HANGS_ON_NS = 150_000_000_000
 """When a client that stopped reading hangs up: after every deadline."""
 
 

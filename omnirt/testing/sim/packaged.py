@@ -51,7 +51,7 @@ def _tone(seconds: float) -> list[int]:
 
 def packaged(random: Random) -> Any:
     name = random.choice(("maze", "maze", "echo"))
-    sets = [f"limits.requests_max={random.randint(2, 6)}", "limits.deadline_s=400", "restart.intensity=60"]
+    sets = [f"limits.requests_max={random.randint(2, 6)}", "limits.deadline_s=120", "restart.intensity=60"]
     sets.append("restart.backoff_max_s=1.0")
     plan = load_plan(name, sets=sets, cores=8)
     for stage in plan.stages:

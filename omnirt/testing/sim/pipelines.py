@@ -19,7 +19,7 @@ from omnirt.wire.plan import LimitsPlan, Plan, RestartPlan
 
 STEP_LIMIT_S = 1.0
 LOAD_LIMIT_S = 8.0
-DEADLINE_S = 400.0
+DEADLINE_S = 120.0
 Feed = tuple[str, str]
 """A stage and its port."""
 

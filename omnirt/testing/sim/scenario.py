@@ -91,7 +91,7 @@ def _client(random: Random, tag: int, pipeline: SimPipeline, span_ns: int) -> Cl
     gap_ns = random.choice((10 * US, MS, 30 * MS))
     stages = [stage.name for stage in plan.stages]
     odd = {"poison": "", "killer": "", "device": "", "lives": 0}
-    if random.random() < 0.08:
+    if random.random() < 0.08 and pipeline.classes:
         odd[random.choice(("poison", "killer", "device"))] = random.choice(stages)
         odd["lives"] = random.randint(1, 3)
     rude = random.random()

@@ -22,6 +22,7 @@ from omnirt.testing.sim.ground import Ground
 from omnirt.testing.sim.head import SimChildren, simulated_head
 from omnirt.testing.sim.process import SimNode
 from omnirt.testing.sim.scenario import ClientPlan, Scenario, drawn
+from omnirt.wire.plan import Plan
 
 EVENTS_MAX = 400_000
 """Far more than any scenario needs: a world that has not come to rest by then never will."""
@@ -54,7 +55,8 @@ class World:
         self.children: SimChildren = self.head.children
         self.children.bad_loads = {(bad.node, bad.incarnation): bad.fault for bad in scenario.bad_loads}
         self.clients: list[Client] = []
-        self.drained = False
+        self.bulky = _bulky(scenario.pipeline.plan)
+        """Stages that may get a whole stream in one chunk, and so may emit any number of payloads in one step."""
         self._strikes: dict[int, int] = {}
         self.head.on_ended = self._ended
         self.head.note_entry = self._note_entry
@@ -174,6 +176,13 @@ class World:
     def _strike(self, node: SimNode, tag: int, lives: int) -> None:
         if not node.is_dying and self._may_strike(tag, lives):
             node.kill_in_step()
+
+
+def _bulky(plan: Plan) -> set[str]:
+    found = {name for edge in plan.edges if not edge.stream for name in (edge.source, edge.target)}
+    while more := {edge.target for edge in plan.edges if edge.source in found and edge.target not in found}:
+        found |= more
+    return found
 
 
 def run(seed: int, shape: str = "") -> Report:

@@ -25,7 +25,10 @@ def run(*arguments):
 
 def test_the_file_is_a_wav_that_any_reader_takes(server, tmp_path, capsys):
     target = tmp_path / "out.wav"
-    assert run("x" * 20, "-o", str(target), "--url", server.url + "/", "--voice", "deep", "--speed", "2", "--seed", "5") == 0
+    assert (
+        run("x" * 20, "-o", str(target), "--url", server.url + "/", "--voice", "deep", "--speed", "2", "--seed", "5")
+        == 0
+    )
     with wave.open(str(target)) as file:
         assert (file.getframerate(), file.getnframes()) == (24_000, 12_000)
     submit = server.service.submitted[0]
@@ -34,7 +37,9 @@ def test_the_file_is_a_wav_that_any_reader_takes(server, tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["out.wav"]
 
 
-@pytest.mark.parametrize(("name", "start"), [("a.mp3", b"\xff"), ("a.ogg", b"OggS"), ("a.flac", b"fLaC"), ("a", b"RIFF")])
+@pytest.mark.parametrize(
+    ("name", "start"), [("a.mp3", b"\xff"), ("a.ogg", b"OggS"), ("a.flac", b"fLaC"), ("a", b"RIFF")]
+)
 def test_the_ending_chooses_the_format(server, tmp_path, name, start):
     assert run("hello", "-o", str(tmp_path / name), "--url", server.url) == 0
     assert (tmp_path / name).read_bytes().startswith(start)

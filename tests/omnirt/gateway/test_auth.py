@@ -73,7 +73,9 @@ def test_operations_are_open(path):
     assert caller(path) == ""
 
 
-@pytest.mark.parametrize("path", ["/v1/models", "/v1//models", "/v1", "/v1/nope", "/v1/realtime", "/v1/omnirt/requests/x/cancel"])
+@pytest.mark.parametrize(
+    "path", ["/v1/models", "/v1//models", "/v1", "/v1/nope", "/v1/realtime", "/v1/omnirt/requests/x/cancel"]
+)
 def test_everything_under_v1_is_closed(path):
     with pytest.raises(ApiError):
         caller(path)

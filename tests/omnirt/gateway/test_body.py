@@ -5,6 +5,7 @@ import pytest
 from omnirt.gateway.config import GatewayConfig
 
 PATH = "/v1/audio/speech"
+HEAD = b"POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 
 
 @pytest.mark.parametrize("body", [b"{", b"", b"\xff\xfe", b"{'a': 1}", b"[" * 100_000, b'{"input": NaN}'])
@@ -20,7 +21,9 @@ def test_json_content_types_are_taken(gateway, kind):
 
 
 def test_a_missing_content_type_is_taken_for_json(gateway):
-    request = b'POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 15\r\n\r\n{"input": "hi"}'
+    request = (
+        b'POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 15\r\n\r\n{"input": "hi"}'
+    )
     assert gateway.exchange(request).startswith(b"HTTP/1.1 200")
 
 
@@ -31,9 +34,8 @@ def test_other_content_types_are_415(gateway):
 
 def test_a_body_that_says_it_is_too_long_is_refused_unread(make_gateway):
     gateway = make_gateway(config=GatewayConfig(json_bytes_max=1000))
-    head = b"POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9999999\r\n\r\n"
     with gateway.connect() as connection:
-        connection.sendall(head)
+        connection.sendall(HEAD + b"Content-Length: 9999999\r\n\r\n")
         received = connection.recv(1 << 16)
     assert received.startswith(b"HTTP/1.1 413")
     assert b"Connection: close" in received
@@ -42,9 +44,8 @@ def test_a_body_that_says_it_is_too_long_is_refused_unread(make_gateway):
 
 def test_a_body_that_turns_out_too_long_is_refused_midway(make_gateway):
     gateway = make_gateway(config=GatewayConfig(json_bytes_max=1000))
-    head = b"POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     with gateway.connect() as connection:
-        connection.sendall(head + b"800\r\n" + b"x" * 2048 + b"\r\n")
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n800\r\n" + b"x" * 2048 + b"\r\n")
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 413")
 
 

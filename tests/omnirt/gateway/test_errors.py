@@ -77,7 +77,14 @@ def test_the_inside_of_the_server_stays_inside():
 
 def test_the_envelope_has_its_four_keys_and_two_more():
     payload = payload_of(Refusal(500, "c", "m", stage="voice"), "req_1")
-    assert payload == {"message": "m", "type": CALLER, "param": None, "code": "c", "request_id": "req_1", "stage": "voice"}
+    assert payload == {
+        "message": "m",
+        "type": CALLER,
+        "param": None,
+        "code": "c",
+        "request_id": "req_1",
+        "stage": "voice",
+    }
     assert "stage" not in payload_of(Refusal(500, "c", "m"), "req_1")
 
 

@@ -26,13 +26,19 @@ def test_facts_of_all_stages_come_together():
 
 
 def test_the_rate_is_the_speaking_stages():
-    assert gather(speech_plan(), {"text": {"sample_rate": 8_000}, "voice": {"sample_rate": 16_000}}).sample_rate == 16_000
+    assert (
+        gather(speech_plan(), {"text": {"sample_rate": 8_000}, "voice": {"sample_rate": 16_000}}).sample_rate == 16_000
+    )
     assert gather(speech_plan(), {"text": {"sample_rate": 8_000}, "voice": {}}).sample_rate == 8_000
 
 
 def test_a_pipeline_that_says_nothing_has_one_voice():
     found = gather(speech_plan(), {})
-    assert (found.voices, found.default_voice, found.sample_rate) == ((VoiceFact("default", "default"),), "default", 24_000)
+    assert (found.voices, found.default_voice, found.sample_rate) == (
+        (VoiceFact("default", "default"),),
+        "default",
+        24_000,
+    )
 
 
 def test_the_pipeline_file_may_choose_and_rename_voices():

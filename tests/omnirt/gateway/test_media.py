@@ -115,7 +115,12 @@ def test_streamed_wav_has_one_open_header_and_whole_samples():
 def test_an_exact_header_satisfies_the_wave_module():
     body = tone(0.5, 16_000).tobytes()
     with wave.open(io.BytesIO(wav_header(16_000, len(body)) + body)) as file:
-        assert (file.getframerate(), file.getnframes(), file.getnchannels(), file.getsampwidth()) == (16_000, 8_000, 1, 2)
+        assert (file.getframerate(), file.getnframes(), file.getnchannels(), file.getsampwidth()) == (
+            16_000,
+            8_000,
+            1,
+            2,
+        )
 
 
 @pytest.mark.parametrize("format", AUDIO_FORMATS)

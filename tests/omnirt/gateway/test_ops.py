@@ -62,7 +62,7 @@ def test_metrics_count_answers_and_speech(make_gateway):
     for name in ("ttfp_seconds", "e2e_seconds", "rtf"):
         assert found[f"omnirt_speech_{name}_count",] == 1
         assert found[f"omnirt_speech_{name}_sum",] > 0
-    assert found["omnirt_process_steps_total", "head"] > 0
+    assert found["omnirt_stage_steps_total", "main.0", "voice"] > 0
     assert found["omnirt_process_loop_lag_ms", "head"] == 0.5
     assert found["omnirt_stage_ready", "voice"] == 1
 

@@ -20,7 +20,7 @@ def test_a_taken_port_is_said_before_anything_is_loaded():
 
 
 def test_an_address_of_somebody_else_is_refused_with_the_reason():
-    with pytest.raises(ConfigError, match="cannot listen on 192.0.2.1:0"):
+    with pytest.raises(ConfigError, match=r"cannot listen on 192\.0\.2\.1:0"):
         bind("192.0.2.1", 0)
 
 

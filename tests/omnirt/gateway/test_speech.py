@@ -178,14 +178,16 @@ def test_failures_of_the_pipeline_have_their_status(gateway, code, status):
 
 def test_silence_is_a_valid_answer_in_every_format(gateway):
     gateway.service.script = lambda _: []
-    for format in AUDIO_FORMATS:
-        assert gateway.speak(response_format=format).status == 200
+    for name in AUDIO_FORMATS:
+        assert gateway.speak(response_format=name).status == 200
     assert gateway.speak(response_format="wav", stream=False).body[40:] == b"\0\0\0\0"
 
 
 def test_a_pipeline_without_speech_says_so(make_gateway):
     plan = speech_plan("painter")
-    gateway = make_gateway(plan=type(plan)(**{f: getattr(plan, f) for f in plan.__struct_fields__} | {"outputs": ("image",)}))
+    gateway = make_gateway(
+        plan=type(plan)(**{f: getattr(plan, f) for f in plan.__struct_fields__} | {"outputs": ("image",)})
+    )
     answer = gateway.speak()
     assert (answer.status, answer.error()["code"]) == (501, "unsupported_endpoint")
     assert answer.headers["x-should-retry"] == "false"
@@ -215,7 +217,10 @@ def test_a_whole_answer_that_is_too_long_fails_with_a_reason(make_gateway):
 
 
 def test_same_name_twice_at_once_is_two_requests(gateway):
-    gateway.service.script = lambda submit: [Hold(), *chunks_of(tone(0.1, hertz=300 + 100 * len(submit.inputs[0][1].text)))]
+    gateway.service.script = lambda submit: [
+        Hold(),
+        *chunks_of(tone(0.1, hertz=300 + 100 * len(submit.inputs[0][1].text))),
+    ]
     from concurrent.futures import ThreadPoolExecutor
 
     before = len(gateway.service.submitted)

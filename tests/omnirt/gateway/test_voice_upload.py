@@ -25,11 +25,15 @@ def learner(make_gateway, directory):
 
 
 def multipart(audio=WAV, filename="me.wav", boundary="b0undary", **fields):
-    parts = [f'--{boundary}\r\nContent-Disposition: form-data; name="{n}"\r\n\r\n{v}\r\n'.encode() for n, v in fields.items()]
+    parts = [
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{n}"\r\n\r\n{v}\r\n'.encode() for n, v in fields.items()
+    ]
     if audio is not None:
         head = f'--{boundary}\r\nContent-Disposition: form-data; name="audio_sample"; filename="{filename}"\r\n'
         parts.append(head.encode() + b"Content-Type: audio/wav\r\n\r\n" + audio + b"\r\n")
-    return b"".join(parts) + f"--{boundary}--\r\n".encode(), {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+    return b"".join(parts) + f"--{boundary}--\r\n".encode(), {
+        "Content-Type": f"multipart/form-data; boundary={boundary}"
+    }
 
 
 def upload(gateway, **fields):
@@ -56,7 +60,12 @@ def test_an_uploaded_voice_is_listed_used_and_deleted(learner, directory):
         sample = learner.service.submitted[-1].params["voice_sample"]
         assert sample == str(directory.resolve() / f"{voice['id']}.audio")
     gone = learner.ask("DELETE", f"{PATH}/{voice['id']}").json()
-    assert (gone["id"], gone["object"], gone["deleted"], gone["success"]) == (voice["id"], "audio.voice.deleted", True, True)
+    assert (gone["id"], gone["object"], gone["deleted"], gone["success"]) == (
+        voice["id"],
+        "audio.voice.deleted",
+        True,
+        True,
+    )
     assert learner.ask("DELETE", f"{PATH}/{voice['id']}").status == 404
     assert learner.speak(voice="Ann").status == 400
     assert files(directory) == []
@@ -130,8 +139,8 @@ def test_too_long_a_recording_is_413_however_it_is_sent(learner, directory):
 def test_a_client_that_leaves_midway_leaves_no_file(learner, directory):
     body, headers = multipart(name="Ann", consent="c", audio=WAV + b"\0" * 80_000)
     connection = learner.connect()
-    head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: {headers['Content-Type']}\r\nContent-Length: {len(body)}\r\n\r\n"
-    connection.sendall(head.encode() + body[:-1000])
+    head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: {headers['Content-Type']}\r\n"
+    connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:-1000])
     learner.until(lambda: files(directory) == [".part"])
     connection.close()
     learner.until(lambda: files(directory) == [])

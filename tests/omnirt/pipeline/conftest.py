@@ -36,10 +36,18 @@ class Policy(Stage):
     pure = False
 
 
+class OddOptions(Stage):
+    Options = dict  # type: ignore[assignment]
+
+
+class OddPorts(Stage):
+    accepts = {"text": str}  # type: ignore[dict-item]
+
+
 @pytest.fixture(autouse=True)
 def stage_module(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("omnirt_test_stages")
-    for kind in (Thinker, Talker, Policy):
+    for kind in (Thinker, Talker, Policy, OddOptions, OddPorts):
         setattr(module, kind.__name__, kind)
     module.NOT_A_STAGE = 5  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "omnirt_test_stages", module)

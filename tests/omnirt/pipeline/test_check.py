@@ -49,6 +49,8 @@ def test_a_right_pipeline_has_no_findings(write, talk):
     [
         ("stages:Talker", "stages:Taker", "has no 'Taker' (did you mean 'Talker'?)"),
         ("stages:Talker", "stages:NOT_A_STAGE", "is not a Stage class"),
+        ("stages:Talker", "stages:OddOptions", "has Options that are not a msgspec.Struct"),
+        ("stages:Talker", "stages:OddPorts", "has ports whose payload is no Payload class: text"),
         ("omnirt_test_stages:Talker", "omnirt.actors.stages.eco:Talker", "did you mean 'omnirt.actors.stages.echo'?"),
         ("omnirt_test_stages:Talker", "Talker", "is not of the form 'package.module:Class'"),
         ('to = "tts.codes"', 'to = "tts.code"', "Talker has no input 'code' (did you mean 'codes'?)"),
@@ -93,6 +95,7 @@ def test_each_mistake_is_named_with_what_was_meant(write, talk, before, after, m
     [
         ("stage.llm.options.temprature=1", "unknown key 'temprature' (did you mean 'temperature'?)"),
         ("stage.llm.options.temperature=hot", "temperature = 'hot': Expected float, got str"),
+        ("stage.llm.options.weights=/no/where", "stage llm: there is no file or folder '/no/where'"),
         ("limits.requests_max=0", "requests_max = 0: must be more than 0"),
         ("limits.per_key_max=-1", "per_key_max = -1: must be 0 or more"),
         ("edge.llm.codes.credit=0", "credit = 0: Expected int >= 1"),

@@ -36,7 +36,8 @@ def test_overlays_and_settings_add_no_stages_or_edges(write, talk):
     assert messages == [
         f"{overlay}:1: error: stage tss: the pipeline has no such stage (did you mean 'tts'?)",
         "--set stage.lm.batch=2: error: stage lm: the pipeline has no such stage (did you mean 'llm'?)",
-        "--set edge.llm.code.credit=2: error: edge llm.code: the pipeline has no such edge (did you mean 'llm.codes'?)",
+        "--set edge.llm.code.credit=2: error: edge llm.code: the pipeline file has no such edge "
+        "(did you mean 'llm.codes'?); an implied one must be written there to be set",
     ]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,8 @@ from omnirt.runtime.guard import MARK, Guard
 
 PATIENCE_S = 20
 
-# A head with two nodes, each with three processes of its own: one in its group that carries no mark, one in a session of
-# its own, and a fork of a fork whose parent is gone.
+# A head with two nodes, each with three processes of its own: one in its group that carries no mark, one in a session
+# of its own, and a fork of a fork whose parent is gone.
 HEAD = """
 import asyncio, os, signal, subprocess, sys
 import uvloop
@@ -35,10 +36,8 @@ sock = socket.socket(fileno=int(sys.argv[1]))
 stopped = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"]
 near = subprocess.Popen(stopped, env={})
 far = subprocess.Popen(stopped, start_new_session=True)
-again = subprocess.Popen(
-    [sys.executable, "-c", "import os, sys, time; os.fork() and os._exit(0); os.setsid(); print(os.getpid(), flush=True); time.sleep(1000)"],
-    stdout=subprocess.PIPE,
-)
+daemon = "import os, time; os.fork() and os._exit(0); os.setsid(); print(os.getpid(), flush=True); time.sleep(1000)"
+again = subprocess.Popen([sys.executable, "-c", daemon], stdout=subprocess.PIPE)
 lost = int(again.stdout.readline())
 sock.send(f"{os.getpid()} {near.pid} {far.pid} {lost}".encode())
 if NODES_STOPPED: os.kill(os.getpid(), signal.SIGSTOP)
@@ -81,10 +80,8 @@ class Head:
         assert self.process.stdout is not None
         self.process.stdout.close()
         for pidfd in self.pidfds.values():
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             os.close(pidfd)
 
 
@@ -119,14 +116,29 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop.close()
 
 
-def sleeper(mark: str = "", **more: bool) -> subprocess.Popen[bytes]:
-    script = "import time; print(flush=True); time.sleep(1000)"
-    env = {**os.environ, MARK: mark} if mark else None
-    process = subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, **more)
-    assert process.stdout is not None
-    process.stdout.readline()
-    process.stdout.close()
-    return process
+Sleeper = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def sleeper() -> Iterator[Sleeper]:
+    """Starts processes that carry a mark, or none, and do nothing."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(mark: str = "", *, own_session: bool = False) -> subprocess.Popen[bytes]:
+        script = "import time; print(flush=True); time.sleep(1000)"
+        env = {**os.environ, MARK: mark} if mark else None
+        command = [sys.executable, "-c", script]
+        process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, start_new_session=own_session)
+        started.append(process)
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
 
 
 def reaped(process: subprocess.Popen[bytes]) -> int:
@@ -135,43 +147,45 @@ def reaped(process: subprocess.Popen[bytes]) -> int:
 
 @pytest.mark.kill
 def test_another_guard_takes_over_and_knows_all_groups(
-    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+    loop: asyncio.AbstractEventLoop, sleeper: Sleeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guard_module, "RESTART_S", 0.05)
-    guard = Guard(loop, "run-takeover")
-    group = sleeper(start_new_session=True)
+    restarted = asyncio.Event()
+
+    class Told(Guard):
+        def _restart(self) -> None:
+            super()._restart()
+            restarted.set()
+
+    guard = Told(loop, "run-takeover")
+    group = sleeper(own_session=True)
     guard.watch(group.pid)
     first = guard.pid
     os.kill(first, signal.SIGKILL)
-
-    async def successor() -> None:
-        while guard.pid == first:
-            await asyncio.sleep(0.01)
-
-    loop.run_until_complete(asyncio.wait_for(successor(), PATIENCE_S))
+    loop.run_until_complete(asyncio.wait_for(restarted.wait(), PATIENCE_S))
+    assert guard.pid != first
     guard.close(PATIENCE_S)
     assert reaped(group) == -signal.SIGKILL
 
 
-def test_a_clean_stop_takes_the_guard_along_and_spares_strangers(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_clean_stop_takes_the_guard_along_and_spares_strangers(
+    loop: asyncio.AbstractEventLoop, sleeper: Sleeper
+) -> None:
+    stranger, similar, ours = sleeper(), sleeper("run-cleaner/x.0/1"), sleeper("run-clean/x.0/1")
     before = set(os.listdir("/proc/self/fd"))
     guard = Guard(loop, "run-clean")
-    stranger, similar, ours = sleeper(), sleeper("run-cleaner/x.0/1"), sleeper("run-clean/x.0/1")
     guard.close(PATIENCE_S)
     assert reaped(ours) == -signal.SIGKILL
     assert stranger.poll() is None
     assert similar.poll() is None
-    for process in (stranger, similar):
-        process.kill()
-        process.wait()
     assert not Path(f"/proc/{guard.pid}").exists()
     assert set(os.listdir("/proc/self/fd")) == before
 
 
-def test_the_end_of_one_node_sweeps_its_own_mark_only(loop: asyncio.AbstractEventLoop) -> None:
+def test_the_end_of_one_node_sweeps_its_own_mark_only(loop: asyncio.AbstractEventLoop, sleeper: Sleeper) -> None:
     guard = Guard(loop, "run-one")
-    group = sleeper("run-one/a.0/1", start_new_session=True)
-    astray, next_one = sleeper("run-one/a.0/1", start_new_session=True), sleeper("run-one/a.0/11")
+    group = sleeper("run-one/a.0/1", own_session=True)
+    astray, next_one = sleeper("run-one/a.0/1", own_session=True), sleeper("run-one/a.0/11")
     guard.watch(group.pid)
     group.kill()
     group.wait()

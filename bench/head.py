@@ -1,0 +1,132 @@
+"""The head under many streams: 64 tone requests over HTTP at once, and one listener that never reads among 16.
+
+The pipeline is pipelines/tone.toml; client and server are separate processes of this machine. Reported: chunks (20 ms of
+audio each) a second through the head, the server's loop lag while it does that (a /healthz asked every 10 ms over its
+own connection, minus the quiet median), and what an unread listener costs the other 15.
+
+    python bench/head.py [--seconds 60] [--rounds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from collections.abc import Iterator
+
+import aiohttp
+
+CHUNK_BYTES = 960
+
+
+@contextmanager
+def server(*sets: str) -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "omnirt.cli.main", "run", "tone", "--port", str(port), "--log", "error"]
+    for value in sets:
+        command += ["--set", value]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "is ready" in line:
+                break
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def body(hertz: int, seconds: float) -> dict[str, object]:
+    return {"input": f"{hertz} Hz for {seconds} s", "response_format": "pcm"}
+
+
+async def read_stream(http: aiohttp.ClientSession, url: str, hertz: int, seconds: float) -> int:
+    async with http.post(f"{url}/v1/audio/speech", json=body(hertz, seconds)) as answer:
+        assert answer.status == 200, await answer.text()
+        return sum([len(part) async for part in answer.content.iter_any()])
+
+
+async def lag(http: aiohttp.ClientSession, url: str, stop: asyncio.Event) -> list[float]:
+    taken: list[float] = []
+    while not stop.is_set():
+        start = time.perf_counter()
+        async with http.get(f"{url}/healthz") as answer:
+            await answer.read()
+        taken.append(1e3 * (time.perf_counter() - start))
+        await asyncio.sleep(0.01)
+    return taken
+
+
+async def many(url: str, streams: int, seconds: float) -> tuple[float, float, float]:
+    """Chunks a second, and the lag's p50 and p99 in ms above the quiet median."""
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector) as http, aiohttp.ClientSession() as probe:
+        stop = asyncio.Event()
+        quiet = asyncio.ensure_future(lag(probe, url, stop))
+        await asyncio.sleep(1)
+        stop.set()
+        base = statistics.median(await quiet)
+        stop = asyncio.Event()
+        watching = asyncio.ensure_future(lag(probe, url, stop))
+        start = time.perf_counter()
+        read = await asyncio.gather(*(read_stream(http, url, 200 + 10 * n, seconds) for n in range(streams)))
+        took = time.perf_counter() - start
+        stop.set()
+        lags = sorted(await watching)
+        return sum(read) / CHUNK_BYTES / took, statistics.median(lags) - base, lags[int(len(lags) * 0.99)] - base
+
+
+async def with_unread(url: str, readers: int, unread: int, seconds: float) -> float:
+    """Chunks a second of each reader, while `unread` more clients ask and never read."""
+    host, port = url.removeprefix("http://").split(":")
+    silent: list[asyncio.StreamWriter] = []
+    for _ in range(unread):
+        _, writer = await asyncio.open_connection(host, int(port), limit=1024)
+        text = '{"input": "440 Hz for 3600 s", "response_format": "pcm"}'
+        writer.write(
+            f"POST /v1/audio/speech HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(text)}\r\n\r\n{text}".encode()
+        )
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        silent.append(writer)
+    await asyncio.sleep(0.5 if unread else 0)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+        start = time.perf_counter()
+        read = await asyncio.gather(*(read_stream(http, url, 200 + 10 * n, seconds) for n in range(readers)))
+        took = time.perf_counter() - start
+    for writer in silent:
+        writer.transport.abort()
+    return sum(read) / CHUNK_BYTES / took / readers
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=20.0, help="of audio per stream")
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+    print(f"{args.rounds} rounds; streams of {args.seconds} s of audio in 20 ms chunks")
+    with server("limits.requests_max=80", "limits.deadline_s=600") as url:
+        runs = [asyncio.run(many(url, 64, args.seconds)) for _ in range(args.rounds)]
+        rate, p50, p99 = (statistics.median(column) for column in zip(*runs, strict=True))
+        print(f"{'64 streams, as fast as they go':44}{rate:9.0f} chunks/s   lag p50 {p50:6.2f} ms   p99 {p99:6.2f} ms")
+    with server("limits.requests_max=80", "limits.deadline_s=600", "stage.tone.options.step_ms=2") as url:
+        ratios: list[float] = []
+        for _ in range(args.rounds):
+            alone = asyncio.run(with_unread(url, 15, 0, args.seconds / 2))
+            beside = asyncio.run(with_unread(url, 15, 1, args.seconds / 2))
+            ratios.append(beside / alone)
+        loss = 100 * (1 - statistics.median(ratios))
+        verdict = "met" if loss <= 2 else "MISS"
+        print(f"{'15 readers beside one that never reads':44}{loss:9.2f} % of their rate lost   goal <= 2 %  {verdict}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Recorded conversations, byte for byte but for names and times. A difference is a decision.
+
+Each `*.txt` holds what a client sends (lines that begin with `> `) and what the server answers (`< `). To record anew
+after a decision, run this file with the environment's python; then read the difference.
+"""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from omnirt.testing.live_gateway import LiveGateway
+from omnirt.testing.scripted_service import Fail, Say, ScriptedService
+
+HERE = Path(__file__).parent
+CONVERSATIONS = sorted(path.name for path in HERE.glob("*.txt"))
+MASKS = (
+    (rb"(x-request-id: )req_[0-9a-f]{24}", rb"\1<id>"),
+    (rb'("request_id":")req_[0-9a-f]{24}', rb"\1<id>"),
+    (rb"(Date: )[^\r]+", rb"\1<date>"),
+    (rb"(openai-processing-ms: )\d+", rb"\1<ms>"),
+    (rb'("created": )\d+', rb"\1<s>"),
+    (rb"(Server: )[^\r]+", rb"\1<server>"),
+)
+
+
+def script(submit):
+    """Two chunks of two samples; then a failure if the text asks for one."""
+    yield Say(np.array([0x4141, 0x4242], np.int16))
+    yield Say(np.array([0x4343, 0x4444], np.int16))
+    if "fail" in submit.inputs[0][1].text:
+        yield Fail("stage_failed", "scripted failure", "voice")
+
+
+@pytest.fixture(scope="module")
+def server():
+    with LiveGateway(lambda: ScriptedService(script=script)) as gateway:
+        yield gateway
+
+
+def sent_in(text):
+    lines = [line[2:] for line in text.splitlines() if line.startswith(">")]
+    head, body = lines, ""
+    if "" in lines:
+        head, body = lines[: lines.index("")], "\n".join(lines[lines.index("") + 1 :])
+    length = [f"Content-Length: {len(body)}"] if body else []
+    return ("\r\n".join([*head, "Connection: close", *length]) + "\r\n\r\n" + body).encode()
+
+
+def readable(received):
+    for pattern, mask in MASKS:
+        received = re.sub(pattern, mask, received)
+    text = received.decode("latin-1").replace("\r\n", "\n")
+    text = "".join(c if c == "\n" or " " <= c <= "~" else f"\\x{ord(c):02x}" for c in text)
+    return "".join(f"< {line}".rstrip() + "\n" for line in text.split("\n"))
+
+
+def said(text):
+    return "".join(line + "\n" for line in text.splitlines() if line.startswith(">"))
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_the_conversation_is_as_recorded(server, name):
+    text = (HERE / name).read_text()
+    assert said(text) + readable(server.exchange(sent_in(text))) == text
+
+
+def record():
+    with LiveGateway(lambda: ScriptedService(script=script)) as gateway:
+        for name in CONVERSATIONS:
+            text = (HERE / name).read_text()
+            (HERE / name).write_text(said(text) + readable(gateway.exchange(sent_in(text))))
+
+
+if __name__ == "__main__":
+    record()
