@@ -26,6 +26,7 @@ from omnirt.actors.orchestrator import (
     CancelPublic,
     Counts,
     GiveUp,
+    NodeClosed,
     NodeDown,
     NodeUp,
     Orchestrator,
@@ -53,6 +54,7 @@ from omnirt.wire.messages import (
     Ask,
     Attach,
     Boot,
+    Closed,
     Detach,
     Drain,
     Hello,
@@ -83,7 +85,7 @@ class Parts(NamedTuple):
     """What touches the machine. A simulated world puts its own in their place."""
 
     clock: Callable[[asyncio.AbstractEventLoop], Clock] = LoopClock
-    random: Callable[[], Random] = lambda: Random(secrets.randbits(64))  # noqa: S311  seeds of requests, not secrets
+    random: Callable[[], Random] = lambda: Random(secrets.randbits(64))
     fences: Callable[[int], FencePage] = FencePage.create
     board: Callable[[int], Board] = Board.create
     children: Callable[..., Children] = Children
@@ -108,7 +110,8 @@ class Process:
 
 
 class Head:
-    def __init__(self, plan: Plan, loop: asyncio.AbstractEventLoop, parts: Parts = Parts()) -> None:
+    def __init__(self, plan: Plan, loop: asyncio.AbstractEventLoop, parts: Parts | None = None) -> None:
+        parts = parts or Parts()
         self.plan = plan
         self.clock = parts.clock(loop)
         self.random = parts.random()
@@ -191,9 +194,7 @@ class Head:
 
     def submit(self, request: Submit) -> LiveRequest:
         admitted: Admitted = self._system.call(self._orchestrator, Admit(request))
-        return LiveRequest(
-            request.public_id, admitted.session, admitted.outlet, self._modalities, self._system
-        )
+        return LiveRequest(request.public_id, admitted.session, admitted.outlet, self._modalities, self._system)
 
     def state(self) -> ServiceState:
         counts: Counts = self._system.call(self._orchestrator, "count")
@@ -363,7 +364,12 @@ class Head:
 
     def _do_down(self, effect: sup.NodeDown) -> None:
         """The node's requests are told first; its links go, so that nothing it left behind is read any more."""
-        log.log(logging.INFO if effect.cause == "drained" else logging.ERROR, "down: %s", effect.text, extra={"node": effect.node})
+        log.log(
+            logging.INFO if effect.cause == "drained" else logging.ERROR,
+            "down: %s",
+            effect.text,
+            extra={"node": effect.node},
+        )
         in_step = tuple(self._board.in_step(self._lines[effect.node, 0]))
         self._orchestrator.tell(NodeDown(effect.node, effect.text, in_step))
         process = self._processes.get((effect.node, 0))
@@ -393,6 +399,9 @@ class Head:
         node, rank, life = process.node.name, process.rank, process.incarnation
         if isinstance(message, RequestFailed):
             self._orchestrator.tell(message)
+        elif isinstance(message, Closed):
+            self._read(node)  # what it sent for the request lies before this
+            self._orchestrator.tell(NodeClosed(node, message.fence))
         elif isinstance(message, Answer):
             if message.question == PING:
                 self._supervise(self._supervisor.pong(now_ns, node, rank, life))
@@ -430,11 +439,24 @@ class Head:
         try:
             link.pump(self._deliver)
         except LinkBroken as error:
-            log.error("the link from %s is broken: %s", link.peer, error)
-            process = self._processes.get((link.peer, 0))
-            if process is not None:
-                self._children.kill(link.peer, 0, process.incarnation)
+            self._broken(link, error)
         self._run()
+
+    def _read(self, node: str) -> None:
+        """Take what has arrived from this node; its doorbell need not have rung."""
+        link = self._links.get(node)
+        if link is not None:
+            try:
+                while link.drain(self._deliver):
+                    pass
+            except LinkBroken as error:
+                self._broken(link, error)
+
+    def _broken(self, link: RingLink, error: LinkBroken) -> None:
+        log.error("the link from %s is broken: %s", link.peer, error)
+        process = self._processes.get((link.peer, 0))
+        if process is not None:
+            self._children.kill(link.peer, 0, process.incarnation)
 
     def _deliver(self, record: Record, body: Received | None) -> None:
         session = self._system.find(f"session/{record.request}")
@@ -467,5 +489,3 @@ _EFFECTS: dict[type, Any] = {
     sup.Escalate: Head._do_escalate,
     sup.Drained: Head._do_drained,
 }
-
-

@@ -13,7 +13,7 @@ from omnirt.wire.payload import MODALITIES, Payload
 
 
 class LiveRequest:
-    """Implements `Live`. An output's arrays are views of the ring until the next call of `next`."""
+    """Implements `Live`. An output's arrays are the client's own: a slow client holds no slot of a link."""
 
     def __init__(
         self, public_id: str, session: NearRef, outlet: Outlet, modalities: dict[int, str], system: System
@@ -24,7 +24,8 @@ class LiveRequest:
         self._outlet = outlet
         self._modalities = modalities
         self._system = system
-        self._held: tuple[int, Any] | None = None
+        self._taken: int | None = None
+        """The edge of the output the client works on: its credit goes back with the next call."""
         self._waiter: asyncio.Future[None] | None = None
         self._over = False
         outlet.wake = self._wake
@@ -42,7 +43,8 @@ class LiveRequest:
         if isinstance(event, Done | Failed):
             self._over = True
             return event
-        self._held = (edge, event)
+        self._taken = edge
+        event.own()
         modality = self._modalities[edge]
         return Output(modality, event.unpack(MODALITIES[modality]))
 
@@ -72,10 +74,8 @@ class LiveRequest:
             raise Cancelled("the request is over") from error
 
     def _give_back(self) -> None:
-        if self._held is not None:
-            edge, body = self._held
-            self._held = None
-            body.release()
+        if self._taken is not None:
+            edge, self._taken = self._taken, None
             self._session.tell(Read(edge))
 
     def _wake(self) -> None:

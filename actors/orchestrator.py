@@ -4,7 +4,8 @@
              else wait in line, or refuse
 
 A request holds one slot of the fence page from its first start to its end; every start raises the slot's epoch, and so
-does its end, so whatever an earlier life still has on the way is behind the fence.
+does its end, so whatever an earlier life still has on the way is behind the fence. The slot serves again when every
+node has confirmed that it gave the earlier life up (see `places`); until then the node counts as at work.
 
 Invariants: every accepted request ends exactly once; slots in use + free == slots; a stage gets Close for every Open.
 """
@@ -12,15 +13,26 @@ Invariants: every accepted request ends exactly once; slots in use + free == slo
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
 from msgspec import Struct
 
-from omnirt.actors.session import Again, Cancel, Lost, Outlet, Over, Refuse, SessionActor, StageSaid, Started
-from omnirt.actors.session import deadline_from
+from omnirt.actors.session import (
+    Again,
+    Cancel,
+    Lost,
+    Outlet,
+    Over,
+    Refuse,
+    SessionActor,
+    StageSaid,
+    Started,
+    deadline_from,
+)
+from omnirt.actors.places import Places
 from omnirt.clock import Clock
 from omnirt.errors import InvalidRequest, NotReady, OmnirtError, Overloaded, StageLost
 from omnirt.ids import CLIENT, HEAD, Fence
@@ -71,6 +83,13 @@ class NodeDown(Struct, frozen=True):
     in_step: tuple[int, ...] = ()
 
 
+class NodeClosed(Struct, frozen=True):
+    """The node has given up what ran there under this fence."""
+
+    node: str
+    fence: Fence
+
+
 class GiveUp(Struct, frozen=True):
     """A stage will not come back."""
 
@@ -113,11 +132,13 @@ class Entry:
     """A request the orchestrator answers for."""
 
     __slots__ = (
-        "alone", "edges", "fence", "id", "machine", "nodes", "outlet", "seed", "session", "slot", "stages", "started_ns",
-        "submit",
+        "alone", "edges", "fence", "id", "machine", "nodes", "outlet", "seed", "session", "slot", "stages",
+        "started_ns", "submit",
     )  # fmt: skip
 
-    def __init__(self, id: int, submit: Submit, seed: int, stages: tuple[str, ...], edges: tuple[EdgePlan, ...]) -> None:
+    def __init__(
+        self, id: int, submit: Submit, seed: int, stages: tuple[str, ...], edges: tuple[EdgePlan, ...]
+    ) -> None:
         self.id = id
         self.submit = submit
         self.seed = seed
@@ -141,7 +162,7 @@ class Orchestrator(Actor):
         self._world = world
         self._router = Router(plan)
         self._refs: dict[str, Ref] = {}
-        self._free = deque(range(plan.limits.requests_max))
+        self._places = Places(plan.limits.requests_max)
         self._entries: dict[int, Entry] = {}
         self._line: OrderedDict[int, Entry] = OrderedDict()
         """Waiting for a slot or for a replica, first come first served."""
@@ -213,7 +234,7 @@ class Orchestrator(Actor):
             mine = sum(1 for entry in self._entries.values() if entry.submit.key == submit.key)
             if mine >= limits.per_key_max:
                 raise Overloaded(f"this key has {mine} requests already; {limits.per_key_max} are allowed")
-        if not self._free and len(self._line) >= limits.queue_max:
+        if not self._places.free and len(self._line) >= limits.queue_max:
             raise Overloaded(f"{limits.requests_max} requests run and {len(self._line)} wait already")
 
     def _spawn_session(self, entry: Entry) -> None:
@@ -243,8 +264,10 @@ class Orchestrator(Actor):
     def _start_waiting(self) -> None:
         """Start who can be started, in order of arrival. One that waits for a replica lets others pass."""
         for entry in list(self._line.values()):
-            if entry.slot < 0 and not self._free:
+            if entry.slot < 0 and not self._places.free:
                 break
+            if entry.slot >= 0 and self._places.is_closing(entry.slot):
+                continue
             nodes = self._choose(entry)
             if nodes is not None:
                 del self._line[entry.id]
@@ -263,7 +286,7 @@ class Orchestrator(Actor):
 
     def _start(self, entry: Entry, nodes: dict[str, str]) -> None:
         if entry.slot < 0:
-            entry.slot = self._free.popleft()
+            entry.slot = self._places.take()
         entry.nodes = nodes
         entry.fence = Fence(entry.slot, self._world.raise_epoch(entry.slot))
         for node in nodes.values():
@@ -315,13 +338,17 @@ class Orchestrator(Actor):
         old, entry.fence = entry.fence, None
         self._world.raise_epoch(old.slot)
         for node in entry.nodes.values():
-            ref = self._refs.get(node)
-            if ref is not None:
-                ref.tell(Close(entry.id, old))
-            self._router.closed(node)
-            if self._router.load(node) == 0:
-                self._world.outstanding(node, False)
+            self._refs[node].tell(Close(entry.id, old))
+        self._places.close(old, entry.nodes.values())
         entry.nodes = {}
+
+    def _on_node_closed(self, message: NodeClosed) -> None:
+        if self._places.confirmed(message.node, message.fence):
+            self._router.closed(message.node)
+            if self._router.load(message.node) == 0:
+                self._world.outstanding(message.node, False)
+            self._start_waiting()
+            self._maybe_drained()
 
     def _on_over(self, message: Over) -> None:
         entry = self._entries.pop(message.request, None)
@@ -330,7 +357,7 @@ class Orchestrator(Actor):
         self._line.pop(entry.id, None)
         self._close(entry)
         if entry.slot >= 0:
-            self._free.append(entry.slot)
+            self._places.give_back(entry.slot)
         self._remember_end(entry.submit.public_id, entry.id)
         self._system.stop(entry.session.name)
         self._world.ended(entry.submit, message.outcome, entry.started_ns, entry.machine.attempts)
@@ -360,7 +387,7 @@ class Orchestrator(Actor):
         """A session that crashed ends its request all the same."""
         if entry.id in self._entries:
             failure = StageLost(f"the request's session {down.reason}").failure()
-            entry.outlet.put(-1, Failed(failure))
+            entry.outlet.end(Failed(failure))
             self._tell_self(Over(entry.id, Failed(failure)))
 
     def _cancel(self, public_id: str) -> str:
@@ -391,6 +418,8 @@ class Orchestrator(Actor):
                 self._router.closed(message.node)
             if groups:
                 entry.session.tell(Lost(message.node, message.reason, entry.slot in message.in_step))
+        for fence in self._places.awaited_of(message.node):
+            self._on_node_closed(NodeClosed(message.node, fence))
 
     def _on_give_up(self, message: GiveUp) -> None:
         self._gave_up = message.reason
@@ -410,7 +439,8 @@ class Orchestrator(Actor):
         self._maybe_drained()
 
     def _maybe_drained(self) -> None:
-        if self._draining and not self._entries and not self._drained and not self._gave_up:
+        idle = not self._entries and not self._places.closing
+        if self._draining and idle and not self._drained and not self._gave_up:
             self._drained = True
             self._world.drained()
 
@@ -418,6 +448,7 @@ class Orchestrator(Actor):
         Over: _on_over,
         Again: _on_again,
         NodeUp: _on_node_up,
+        NodeClosed: _on_node_closed,
         NodeDown: _on_node_down,
         GiveUp: _on_give_up,
         StopAdmitting: _on_stop_admitting,

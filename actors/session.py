@@ -1,7 +1,8 @@
 """The shell around a session machine: an actor that carries out the machine's effects.
 
 The client's end is an `Outlet`: a bounded queue of events that whoever serves the client takes from. Taking an output
-gives its credit back, so an outlet never holds more than the credit of the request's output edges.
+gives its credit back, so an outlet never holds more than the credit of the request's output edges. A request that has
+ended holds no lease: its place is given to the next one, and a client may leave the rest unread for ever.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class SessionWorld(Protocol):
 
 
 class Outlet:
-    """Events on their way to one client. `wake` is called when something was put; the reader takes with `take`."""
+    """Events on their way to one client. `wake` is called when something was put; the reader takes from `events`."""
 
     def __init__(self) -> None:
         self.events: deque[tuple[int, Any]] = deque()
@@ -107,6 +108,14 @@ class Outlet:
             return
         self.events.append((edge, event))
         self.wake()
+
+    def end(self, outcome: Done | Failed) -> None:
+        """The last event. What the client has not taken yet is copied out of the links."""
+        for _, body in self.events:
+            own = getattr(body, "own", None)
+            if own is not None:
+                own()
+        self.put(-1, outcome)
 
     def abandon(self) -> None:
         """The client is gone: whatever waits, and whatever comes, is released."""
@@ -163,6 +172,10 @@ class SessionActor(Actor):
         else:
             raise TypeError(f"a session answers no {type(question).__name__}")
 
+    def unread(self, message: Any) -> None:
+        if isinstance(message, tuple):
+            _release(message[1])
+
     def stopped(self, reason: str) -> None:
         self._deadline.cancel()
 
@@ -185,7 +198,7 @@ class SessionActor(Actor):
                 self._tell_orchestrator(Again(self._request, effect.alone))
             elif isinstance(effect, Finish):
                 self._deadline.cancel()
-                self._outlet.put(-1, effect.outcome)
+                self._outlet.end(effect.outcome)
                 self._tell_orchestrator(Over(self._request, effect.outcome))
 
 

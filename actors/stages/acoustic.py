@@ -30,7 +30,7 @@ PAUSE_S = {Pause.NONE: 0.03, Pause.COMMA: 0.16, Pause.SENTENCE: 0.38, Pause.PARA
 MARGIN_S = 0.0375
 BREATH_S = 0.2
 """What is heard of a clause that is nothing but punctuation."""
-_MARKS = frozenset(";:,.!?\u2014\u2026\"() \u201c\u201d")
+_MARKS = frozenset(';:,.!?\u2014\u2026"() \u201c\u201d')
 _BREAKS = (".!?\u2026", ";:\u2014", ",", " ")
 
 

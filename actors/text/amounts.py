@@ -16,11 +16,15 @@ _SYMBOLS = "|".join(sorted((re.escape(symbol) for symbol in MONEY), key=len, rev
 _CODES = "|".join(CODES)
 _SCALE = rf"(?:\s?({WORDS_OF_SCALE})\b|({'|'.join(SCALE_LETTERS)})(?![\w]))?"
 
-_MONEY_RANGE = re.compile(rf"({_SYMBOLS})\s?({NUM})\s?[-\u2013]\s?(?:{_SYMBOLS})?({NUM}){_SCALE}(?![\d-])", re.IGNORECASE)
+_MONEY_RANGE = re.compile(
+    rf"({_SYMBOLS})\s?({NUM})\s?[-\u2013]\s?(?:{_SYMBOLS})?({NUM}){_SCALE}(?![\d-])", re.IGNORECASE
+)
 _MONEY = re.compile(rf"({_SYMBOLS})\s?({NUM}){_SCALE}", re.IGNORECASE)
 _MONEY_CODE_FIRST = re.compile(rf"\b({_CODES})\s?({NUM}){_SCALE}")
 _MONEY_AFTER = re.compile(rf"{_BEFORE}({NUM}){_SCALE}\s?(\u20ac|\u00a3|\u00a2|(?:{_CODES})\b)")
-_PER = re.compile(r"(?<=[A-Za-z])/(hr|hour|h|min|minute|s|sec|second|day|night|week|wk|month|mo|year|yr|person|unit|kg|lb|GB)\b")
+_PER = re.compile(
+    r"(?<=[A-Za-z])/(hr|hour|h|min|minute|s|sec|second|day|night|week|wk|month|mo|year|yr|person|unit|kg|lb|GB)\b"
+)
 _PER_WORDS = {"hr": "hour", "h": "hour", "min": "minute", "s": "second", "sec": "second", "wk": "week", "mo": "month",
               "yr": "year", "kg": "kilogram", "lb": "pound", "GB": "gigabyte"}  # fmt: skip
 _PHONE = re.compile(
@@ -44,7 +48,14 @@ _ORDINAL = re.compile(r"(?<![\w.])(\d{1,3}(?:,\d{3})+|\d+)(st|nd|rd|th)\b", re.I
 _PLURAL = re.compile(r"(?<![\w.,])(\d+)'?s\b")
 _YEAR = re.compile(r"(?<![\w.,$])(?<!\d-)(1[1-9]\d\d|20[1-9]\d)(?![\w]|[.,:/]\d)")
 _PLAIN = re.compile(NUM)
-_MATHS_WORDS = {"-": " minus ", "*": " times ", "x": " times ", "\u00d7": " times ", "\u00f7": " divided by ", "+": " plus "}
+_MATHS_WORDS = {
+    "-": " minus ",
+    "*": " times ",
+    "x": " times ",
+    "\u00d7": " times ",
+    "\u00f7": " divided by ",
+    "+": " plus ",
+}
 
 
 def speak_amounts(text: str) -> str:
@@ -104,7 +115,9 @@ def _unit(match: re.Match[str]) -> str:
     one, many = UNITS[match[3]]
     if match[3] == "in" and match[2] == " ":
         return match[0]  # "5 in a row"
-    power = {"2": "square ", "3": "cubic ", "\u00b2": "square ", "\u00b3": "cubic "}.get((match[4] or "").lstrip("^"), "")
+    power = {"2": "square ", "3": "cubic ", "\u00b2": "square ", "\u00b3": "cubic "}.get(
+        (match[4] or "").lstrip("^"), ""
+    )
     return f"{number(match[1])} {power}{one if match[1] == '1' or match[2] == '-' else many}"
 
 

@@ -122,9 +122,7 @@ def _inside(text: str, word: re.Match[str], before: list[re.Match[str]]) -> tupl
     return word.start() + WORD_CHARS_MAX, Pause.NONE
 
 
-def _pause_between(
-    text: str, words: list[re.Match[str]], after: re.Match[str], lengths: Lengths
-) -> Pause | None:
+def _pause_between(text: str, words: list[re.Match[str]], after: re.Match[str], lengths: Lengths) -> Pause | None:
     """Whether the clause `words` ends before the word `after`."""
     last = words[-1]
     lines = text.count("\n", last.end(), after.start())
@@ -134,7 +132,9 @@ def _pause_between(
     if lines and (not following[:1].islower()):
         return Pause.SENTENCE
     mark = last[0].rstrip(_CLOSERS)
-    if mark.endswith((".", "!", "?", "\u2026", "\u3002", "\uff01", "\uff1f")) and _ends_sentence(words, mark, following):
+    if mark.endswith((".", "!", "?", "\u2026", "\u3002", "\uff01", "\uff1f")) and _ends_sentence(
+        words, mark, following
+    ):
         return Pause.SENTENCE
     if last.end() - words[0].start() >= lengths.comma_min and _ends_clause(words, mark, following):
         return Pause.COMMA

@@ -6,8 +6,23 @@ import re
 
 from omnirt.actors.text.spoken_numbers import cardinal, ordinal, plural, year
 
-MONTHS = "January February March April May June July August September October November December".split()
-_MONTH_OF = {name.lower(): name for name in MONTHS} | {name[:3].lower(): name for name in MONTHS} | {"sept": "September"}
+MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
+_MONTH_OF = (
+    {name.lower(): name for name in MONTHS} | {name[:3].lower(): name for name in MONTHS} | {"sept": "September"}
+)
 _MONTH = rf"(?:{'|'.join(MONTHS)}|{'|'.join(name[:3] for name in MONTHS if name != 'May')}|Sept)\b\.?"
 
 _ISO = re.compile(r"(?<![\w-])(\d{4})-(\d{2})-(\d{2})(?:T(?=\d))?(?![\w-]*\d-)")
@@ -20,10 +35,12 @@ _MONTH_DAY = re.compile(
 _DAY_MONTH = re.compile(
     rf"(?<![\w.,$])(the )?(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? ({_MONTH})(?:,? (\d{{4}})(?![\w,.]*\d))?", re.IGNORECASE
 )
-_TIME = re.compile(r"(?<![\d:.])(\d{1,2}):(\d{2})(?::(\d{2}))?(?:\s?([ap])(?:m\b|\.\s?m\b\.?))?(?![\d:])", re.IGNORECASE)
+_TIME = re.compile(
+    r"(?<![\d:.])(\d{1,2}):(\d{2})(?::(\d{2}))?(?:\s?([ap])(?:m\b|\.\s?m\b\.?))?(?![\d:])", re.IGNORECASE
+)
 _HOUR = re.compile(r"(?<![\w:.,])(\d{1,2})\s?([ap])(?:m\b|\.\s?m\b\.?)", re.IGNORECASE)
 _DECADES = re.compile(r"(?<![\w,.])(?:(')|(\d{2}))?(\d0)'?s\b")
-_BEFORE_DECADES = frozenset("the his her their my our your early mid late mid-".split())
+_BEFORE_DECADES = frozenset(["the", "his", "her", "their", "my", "our", "your", "early", "mid", "late", "mid-"])
 
 
 def speak_moments(text: str) -> str:
@@ -39,7 +56,9 @@ def speak_moments(text: str) -> str:
 def _date(match: re.Match[str], years: str, month: str, day: str) -> str:
     if not (1 <= int(month) <= 12 and 1 <= int(day) <= 31):
         return match[0]
-    return f"{MONTHS[int(month) - 1]} {ordinal(int(day))}, {year(int(years))}" + (", " if match[0].endswith("T") else "")
+    return f"{MONTHS[int(month) - 1]} {ordinal(int(day))}, {year(int(years))}" + (
+        ", " if match[0].endswith("T") else ""
+    )
 
 
 def _us_date(match: re.Match[str]) -> str:

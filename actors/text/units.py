@@ -56,7 +56,16 @@ SCALE_LETTERS = {
 
 
 def _metric(unit: str, name: str, prefixes: str) -> dict[str, tuple[str, str]]:
-    named = {"n": "nano", "\u00b5": "micro", "m": "milli", "c": "centi", "k": "kilo", "M": "mega", "G": "giga", "T": "tera"}
+    named = {
+        "n": "nano",
+        "\u00b5": "micro",
+        "m": "milli",
+        "c": "centi",
+        "k": "kilo",
+        "M": "mega",
+        "G": "giga",
+        "T": "tera",
+    }
     return {p + unit: (named[p] + name, named[p] + (name if name == "hertz" else name + "s")) for p in prefixes}
 
 

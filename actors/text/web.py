@@ -8,7 +8,9 @@ from omnirt.actors.text.spoken_numbers import digits, number
 
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _URL = re.compile(r"\b(https?|ftp|wss?|file)://([^\s<>\"()]+)|\bwww\.[^\s<>\"()]+", re.IGNORECASE)
-_HOST = re.compile(r"(?<![\w@.])(?:[A-Za-z0-9-]+\.)+(?:com|org|net|edu|gov|io|ai|dev|co|uk|de|app)(?::\d+)?(?:/[^\s()]*)?")
+_HOST = re.compile(
+    r"(?<![\w@.])(?:[A-Za-z0-9-]+\.)+(?:com|org|net|edu|gov|io|ai|dev|co|uk|de|app)(?::\d+)?(?:/[^\s()]*)?"
+)
 _VERSION = re.compile(r"(?<![\w.])(v(?:er\.?\s?)?)?(\d+(?:\.\d+){2,})(?::(\d+))?", re.IGNORECASE)
 _VERSION_SHORT = re.compile(r"(?<![\w.])v\.?(\d+(?:\.\d+)?)(?![\w.]*\d)", re.IGNORECASE)
 _NAME_DOT = re.compile(r"(?<=[A-Za-z0-9])\.(?=[a-z]\w)")

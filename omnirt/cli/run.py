@@ -15,13 +15,13 @@ from typing import Any
 
 import uvloop
 
+from omnirt.cli.options import add_address_arguments, add_pipeline_arguments, plan_from
 from omnirt.clock import NS, monotonic_ns
 from omnirt.gateway.app import build
 from omnirt.gateway.config import GatewayConfig
 from omnirt.gateway.serve import bind, serve
 from omnirt.loader import resolve
 from omnirt.log import set_up
-from omnirt.pipeline.deploy import load_plan
 from omnirt.wire.plan import Plan
 
 CLOSE_S = 5.0
@@ -29,11 +29,8 @@ CLOSE_S = 5.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pipeline", help="a pipeline file, or the name of a packaged one")
-    parser.add_argument("--deploy", action="append", default=[], metavar="FILE", help="overlay: where things run")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one value, for this run")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8091)
+    add_pipeline_arguments(parser)
+    add_address_arguments(parser)
     parser.add_argument("--keys", default="", metavar="FILE", help="API keys, one a line; a file only you may read")
     parser.add_argument("--voices", default="", metavar="DIR", help="where uploaded voices are kept")
     parser.add_argument("--cors", action="append", default=None, metavar="ORIGIN", help="web origins that may call")
@@ -42,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    plan = load_plan(args.pipeline, args.deploy, args.set)
+    plan = plan_from(args)
     set_up(process="head", level=args.log)
     listener = bind(args.host, args.port)
     config = GatewayConfig(
@@ -99,5 +96,3 @@ def _banner(plan: Plan, listener: socket.socket, seconds: float) -> None:
         lines.append(f"  curl -s {url}/v1/audio/speech -H 'Content-Type: application/json' -d '{body}' -o hello.wav")
         lines.append(f'  omnirt say "Hello there." -o hello.wav --url {url}')
     print("\n".join(lines), file=sys.stderr, flush=True)
-
-

@@ -24,10 +24,6 @@ from omnirt.wire.payload import Payload
 
 P = TypeVar("P", bound=Payload)
 
-INLINE_BYTES_MAX = 4096
-"""Bodies up to this size travel in the record and are copied out on read; larger ones take a slot."""
-
-
 class LinkError(OmnirtError):
     """Something about the link to `peer`."""
 
@@ -87,6 +83,12 @@ class Received(Struct, gc=False):
     def unpack(self, kind: type[P]) -> P:
         """The payload, its arrays read-only. They are valid until `release`; copy them to keep them."""
         return unpack(kind, self.header, self.body)
+
+    def own(self) -> None:
+        """Copy the body out of the link: it stays readable, and the lease ends now."""
+        if self.lease is not None:
+            self.body = bytes(self.body)
+            self.release()
 
     def release(self) -> None:
         """The payload is no longer needed. Any number of times, in any order, also after the link is gone."""

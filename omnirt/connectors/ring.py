@@ -22,7 +22,6 @@ import msgspec
 import numpy as np
 
 from omnirt.connectors.base import (
-    INLINE_BYTES_MAX,
     Deliver,
     LinkBroken,
     LinkClosed,
@@ -37,7 +36,7 @@ from omnirt.shm.doorbell import Doorbell
 from omnirt.shm.ring import BATCH, Consumer, Producer
 from omnirt.shm.segment import Segment
 from omnirt.shm.slab import SlabConsumer, SlabProducer, control_bytes
-from omnirt.wire.codec import Packing
+from omnirt.wire.codec import INLINE_BYTES_MAX, Packing
 from omnirt.wire.messages import Attach, Chunk, Record, decode_record, encode
 from omnirt.wire.plan import LinkPlan
 

@@ -35,6 +35,8 @@ class Core:
         self.metrics = Metrics()
         self.created_s = unix_s()
         self.voices = VoiceStore(config.voices_dir, config.voices_max) if config.voices_dir else None
+        self.keeping = asyncio.Lock()
+        """Held while a voice is put into the store."""
         self._threads = ThreadPoolExecutor(config.encode_threads, thread_name_prefix="gateway")
 
     def facts(self) -> PipelineFacts:

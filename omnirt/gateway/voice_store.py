@@ -1,7 +1,8 @@
 """Uploaded voices on disk: `<id>.json` beside `<id>.audio` in one directory that only the owner can enter.
 
 Invariants: file names are made from our own ids, never from what a client sent; a record appears (by rename) only
-after its audio is complete, so a crash leaves nothing but a `.part` file, which the next start removes.
+after its audio is complete, so a crash leaves nothing but a `.part` file, which the next start removes. `begin`,
+`write` and `erase` touch the disk and may run on any thread; the table (`find`, `add`, `remove`, ...) is the loop's.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ class VoiceStore:
     def begin(self) -> Upload:
         return Upload(self._directory / f"{secrets.token_hex(12)}.part")
 
-    def commit(self, voice: StoredVoice, upload: Upload | None) -> StoredVoice:
-        """The voice as kept: with an id and a date."""
+    def write(self, voice: StoredVoice, upload: Upload | None) -> StoredVoice:
+        """The voice as kept, with an id and a date, on disk but not yet among the others (see `add`)."""
         kept = msgspec.structs.replace(voice, id=f"voice_{secrets.token_hex(12)}", created_s=unix_s())
         if upload is not None:
             upload.close()
@@ -96,11 +97,16 @@ class VoiceStore:
         record.write(msgspec.json.encode(kept))
         record.close()
         record.path.rename(self._directory / f"{kept.id}.json")
-        self._voices[kept.id] = kept
         return kept
 
-    def delete(self, voice: StoredVoice) -> None:
-        del self._voices[voice.id]
+    def add(self, voice: StoredVoice) -> None:
+        self._voices[voice.id] = voice
+
+    def remove(self, voice: StoredVoice) -> None:
+        self._voices.pop(voice.id, None)
+
+    def erase(self, voice: StoredVoice) -> None:
+        """From the disk."""
         (self._directory / f"{voice.id}.json").unlink(missing_ok=True)
         self.audio_path(voice).unlink(missing_ok=True)
 

@@ -32,9 +32,11 @@ async def voice_from(request: web.Request, core: Core, store: VoiceStore, facts:
         else:
             fields = _text_fields(await read_json(request, core.config.json_bytes_max))
         voice = await core.threaded(_checked, fields, upload, facts, core.model_names())
-        _check_room(voice, store, facts)
-        kept = await core.threaded(store.commit, voice, upload)
-        upload = None
+        async with core.keeping:  # two uploads of one name do not both find it free
+            _check_room(voice, store, facts)
+            kept = await core.threaded(store.write, voice, upload)
+            upload = None
+            store.add(kept)
         return kept
     finally:
         if upload is not None:

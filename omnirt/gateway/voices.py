@@ -71,7 +71,8 @@ class Voices:
         voice = store.find(request.match_info["id"]) if store is not None else None
         if voice is None or store is None:
             raise NotFound("No uploaded voice has this id or name.", param="voice")
-        await self._core.threaded(store.delete, voice)
+        store.remove(voice)
+        await self._core.threaded(store.erase, voice)
         gone = {"id": voice.id, "object": "audio.voice.deleted", "deleted": True}
         return web.json_response(gone | {"success": True, "message": f"Voice {voice.name} was deleted."})
 

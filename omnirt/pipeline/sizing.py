@@ -11,11 +11,10 @@ from typing import get_args, get_type_hints
 import numpy as np
 
 from omnirt.ids import CLIENT, HEAD
+from omnirt.wire.codec import INLINE_BYTES_MAX
 from omnirt.wire.payload import Payload
 from omnirt.wire.plan import EdgePlan, LimitsPlan, LinkPlan, NodePlan
 
-INLINE_BYTES_MAX = 4096
-"""Payload bytes that travel in the record itself; larger ones lie in a slab slot."""
 RECORD_BYTES = 512
 """The rest of a record: the ring's own header, the chunk's fields and the payload's header."""
 CONTROL_BYTES = 128

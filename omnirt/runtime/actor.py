@@ -32,6 +32,9 @@ class Actor:
         """The value for a question; raise an OmnirtError to answer with it."""
         raise OmnirtError(f"{type(self).__name__} answers no {type(question).__name__}")
 
+    def unread(self, message: Any) -> None:
+        """A message that came too late, when the actor ends: give back what it holds."""
+
     def stopped(self, reason: str) -> None:
         """Called once, after the last message."""
 
@@ -134,6 +137,8 @@ class System:
             message = entry.mailbox.get()
             if isinstance(message, _Question):
                 message.answer(StageLost(f"{name} stopped: {reason}"))
+            else:
+                entry.actor.unread(message)
         entry.actor.stopped(reason)
         entry.monitors.fire(Down(name, entry.incarnation, reason))
 

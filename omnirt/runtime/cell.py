@@ -245,7 +245,7 @@ class Cell:
             return
         try:
             call(outcomes)
-        except Exception as error:  # noqa: BLE001  the cell is where a stage's exceptions end
+        except Exception as error:
             if _sticky(error):
                 self._shell.die(f"{self.plan.name}: {error}")
             log.warning("stage=%s step of %d failed: %r", self.plan.name, len(outcomes), error, exc_info=error)

@@ -24,7 +24,7 @@ from omnirt.ids import Fence
 from omnirt.runtime.cell import Cell
 from omnirt.runtime.stage import Context, Stage
 from omnirt.wire.codec import Packing
-from omnirt.wire.messages import Answer, Ask, Boot, Chunk, Close, Credit, Open, Record, RequestFailed, ToHead
+from omnirt.wire.messages import Answer, Ask, Boot, Chunk, Close, Closed, Credit, Open, Record, RequestFailed, ToHead
 from omnirt.wire.payload import Payload
 from omnirt.wire.plan import StagePlan
 
@@ -53,6 +53,10 @@ class NodeWorld(Protocol):
 
     def link(self, process: str) -> Link | None:
         """None when that process is gone."""
+        ...
+
+    def drain(self) -> None:
+        """Hand over what has arrived on every link (`record`)."""
         ...
 
     def tell_head(self, message: ToHead) -> None: ...
@@ -101,8 +105,11 @@ class Cells:
         self._cells[message.stage].open(message)
 
     def close(self, message: Close) -> None:
+        """What was sent under the old fence has arrived by now: it is read first, so that none of it is left."""
+        self._world.drain()
         for cell in self._cells.values():
             cell.close(message)
+        self._world.tell_head(Closed(message.request, message.fence))
 
     def ask(self, message: Ask) -> None:
         value = self.stats() if message.what == "stats" else {}

@@ -43,7 +43,7 @@ class OutEdge:
         return not spec.window or self.unanswered < spec.window
 
     def offer(self, payload: Payload) -> None:
-        """Queue a payload. A live edge keeps only the newest; a collecting one (stream = false) keeps all to its end."""
+        """Queue a payload. A live edge keeps only the newest, a collecting one (stream = false) all to its end."""
         if self.spec.overflow == "drop_oldest" and self.waiting:
             self.waiting.clear()
             self.dropped += 1
@@ -72,7 +72,8 @@ class OutEdge:
         try:
             self.waiting = deque([type(parts[0]).joined(parts)])
         except (TypeError, ValueError) as error:
-            raise StageFailed(f"what edge {self.spec.index} collected does not join: {error}", stage=self.spec.source) from error
+            text = f"what edge {self.spec.index} collected does not join: {error}"
+            raise StageFailed(text, stage=self.spec.source) from error
         return self._pay()
 
     def _pay(self) -> Payload:

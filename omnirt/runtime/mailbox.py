@@ -1,7 +1,7 @@
 """An actor's mailbox: two lanes, both bounded; control is always read before data.
 
-Data is bounded by credit (see `credit`), so a full data lane is a broken promise of the sender and refused loudly, unless
-the owner asked for newest-wins.
+Data is bounded by credit (see `credit`), so a full data lane is a broken promise of the sender and refused loudly,
+unless the owner asked for newest-wins.
 """
 
 from __future__ import annotations

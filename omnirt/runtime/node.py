@@ -68,7 +68,7 @@ class NodeProcess:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, control: socket.socket) -> None:
         self.clock = LoopClock(loop)
-        self.random = Random()  # noqa: S311  not for secrets
+        self.random = Random()
         self._loop = loop
         self._channel = Channel(control, loop, self._on_control, self._on_head_gone)
         self._boot: Boot | None = None
@@ -139,7 +139,7 @@ class NodeProcess:
         # Whatever was loaded stays: keep the collector from walking through it again and again.
         gc.collect()
         gc.freeze()
-        self.tell_head(Ready({plan.name: stage.facts() for plan, (stage, _) in zip(boot.stages, self._started, strict=True)}))
+        self.tell_head(Ready({context.stage: stage.facts() for stage, context in self._started}))
 
     def _start_stage(self, plan: StagePlan) -> None:
         boot, cells = self._boot, self._cells
@@ -174,6 +174,16 @@ class NodeProcess:
 
     def link(self, process: str) -> RingLink | None:
         return self._links.get(process)
+
+    def drain(self) -> None:
+        cells = self._cells
+        assert cells is not None
+        for link in self._links.values():
+            try:
+                while link.drain(cells.record):
+                    pass
+            except LinkBroken as error:
+                self.die(f"the link from {link.peer} is broken: {error}")
 
     def tell_head(self, message: ToHead) -> None:
         self._channel.send(encode(message))

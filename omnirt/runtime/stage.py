@@ -117,7 +117,7 @@ class Stage:
         return []
 
     def forget(self, ctx: Context, request: Request) -> None:
-        """The request is over, for whatever reason. Called exactly once for each request that was stepped or admitted."""
+        """The request is over, for whatever reason. Called once for each request that was stepped or admitted."""
 
     def stop(self, ctx: Context) -> None:
         """Orderly shutdown; not called when the process is killed."""

@@ -14,6 +14,8 @@ import numpy as np
 from omnirt.wire.payload import Payload
 
 ALIGN = 64
+INLINE_BYTES_MAX = 4096
+"""Bodies up to this size travel in the record itself and are copied out on read; larger ones take a slab slot."""
 _PLAIN = frozenset("?bBhHiIlLqQfd")  # dtypes whose buffers Python itself understands
 P = TypeVar("P", bound=Payload)
 

@@ -109,7 +109,7 @@ class Open(Struct, frozen=True, tag="open"):
 
 
 class Close(Struct, frozen=True, tag="close"):
-    """The request is over at every stage of this node: forget it."""
+    """The request is over at every stage of this node: forget it. Answered with `Closed`."""
 
     request: int
     fence: Fence
@@ -156,12 +156,19 @@ class RequestFailed(Struct, frozen=True, tag="request_failed"):
     failure: Failure
 
 
+class Closed(Struct, frozen=True, tag="closed"):
+    """Nothing of the request is left here, nor on the links to here: its slot may be used again."""
+
+    request: int
+    fence: Fence
+
+
 class Answer(Struct, frozen=True, tag="answer"):
     question: int
     value: dict[str, Any]
 
 
-ToHead = Hello | Loading | Ready | LoadFailed | RequestFailed | Answer
+ToHead = Hello | Loading | Ready | LoadFailed | RequestFailed | Closed | Answer
 
 _encoder = msgspec.msgpack.Encoder()
 encode = _encoder.encode

@@ -25,7 +25,9 @@ def assets() -> Path:
     try:
         version = metadata.version(PACKAGE)
     except metadata.PackageNotFoundError as error:
-        raise ConfigError(f"the voice needs the package {PACKAGE}; install it: pip install {PACKAGE}=={VERSION}") from error
+        raise ConfigError(
+            f"the voice needs the package {PACKAGE}; install it: pip install {PACKAGE}=={VERSION}"
+        ) from error
     if version != VERSION:
         raise ConfigError(f"{PACKAGE} {version} is installed, the voice is pinned to {VERSION}; {_FIX}")
     found = util.find_spec("hibari")

@@ -44,7 +44,8 @@ def check_idle(world: World, callback: Callable[[], None]) -> None:
         return
     orchestrator = world.head.orchestrator_actor()
     restless = [node for node in world.pipeline.plan.nodes if world.head._supervisor.phase(node.name) != "ready"]
-    if not orchestrator._entries and not restless and world.clock.quiet():
+    at_work = orchestrator._entries or orchestrator._places.closing or restless
+    if not at_work and world.clock.quiet():
         world.observer.wrong("idle", f"a timer went off in an idle world: {callback}")
 
 
@@ -182,8 +183,8 @@ def _check_head(world: World) -> None:
     head, wrong = world.head, world.observer.wrong
     orchestrator = head.orchestrator_actor()
     slots = world.pipeline.plan.limits.requests_max
-    if sorted(orchestrator._free) != list(range(slots)):
-        wrong("leak", f"free slots: {sorted(orchestrator._free)} of {slots}")
+    if sorted(orchestrator._places._free) != list(range(slots)):
+        wrong("leak", f"free slots: {sorted(orchestrator._places._free)} of {slots}")
     left = {
         "entries": orchestrator._entries, "waiting": orchestrator._line, "public ids": orchestrator._public,
         "load": {name: load for name, load in orchestrator._router._load.items() if load},

@@ -10,6 +10,7 @@ import asyncio
 import heapq
 from collections.abc import Callable, Coroutine, Generator
 from itertools import count
+from random import Random
 from typing import Any
 
 Callback = Callable[[], None]
@@ -104,29 +105,55 @@ class SimFuture:
 
 
 class SimLoop:
-    """The part of an event loop that the head uses. Readers are links; a link is its own descriptor."""
+    """The part of an event loop that the head uses. Readers are links; a link is its own descriptor.
 
-    def __init__(self, clock: SimClock, soon_ns: Callable[[], int]) -> None:
+    A turn takes everything that is readable by then, in any order; what is asked for during a turn comes in the next.
+    """
+
+    def __init__(self, clock: SimClock, turn_ns: Callable[[], int], random: Random) -> None:
         self._clock = clock
-        self._soon_ns = soon_ns
+        self._turn_ns = turn_ns
+        self._random = random
         self._readers: dict[Any, Callback] = {}
+        self._soon: list[Callback] = []
+        self._readable: dict[Any, Callback] = {}
+        self._armed = False
 
-    def call_soon(self, callback: Callback) -> None:
-        self._clock.after(self._soon_ns(), callback)
+    def call_soon(self, callback: Callback, *args: Any) -> None:
+        self._soon.append((lambda: callback(*args)) if args else callback)
+        self._arm()
+
+    def readable(self, source: Any, callback: Callback) -> None:
+        """Something arrived at `source`; once a turn."""
+        self._readable[source] = callback
+        self._arm()
 
     def create_future(self) -> SimFuture:
         return SimFuture()
 
     def add_reader(self, fd: Any, callback: Callback) -> None:
         self._readers[fd] = callback
-        fd.watch(lambda: self._readable(fd))
+        fd.watch(lambda: self.readable(fd, lambda: self._read(fd)))
 
     def remove_reader(self, fd: Any) -> None:
         self._readers.pop(fd, None)
 
-    def _readable(self, fd: Any) -> None:
+    def _read(self, fd: Any) -> None:
         callback = self._readers.get(fd)
         if callback is not None:
+            callback()
+
+    def _arm(self) -> None:
+        if not self._armed:
+            self._armed = True
+            self._clock.after(self._turn_ns(), self._turn)
+
+    def _turn(self) -> None:
+        self._armed = False
+        soon, self._soon = self._soon, []
+        readable, self._readable = list(self._readable.values()), {}
+        self._random.shuffle(readable)
+        for callback in (*soon, *readable):
             callback()
 
     def drive(self, coroutine: Coroutine[Any, Any, Any], done: Callable[[Any], None]) -> None:

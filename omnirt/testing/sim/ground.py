@@ -26,6 +26,8 @@ class Delays(msgspec.Struct, frozen=True):
     data_ns: int
     step_ns: int
     load_ns: int
+    head_ns: int
+    """Between an arrival and the turn of the head's loop that sees it, together with all that came meanwhile."""
     tail_one_in: int = 20
     tail_factor: int = 20
 
@@ -116,6 +118,9 @@ class Ground:
     def soon_ns(self) -> int:
         """Until a loop comes to a callback."""
         return int(self.random.random() * 5 * US)
+
+    def turn_ns(self) -> int:
+        return int(self.random.random() * self.delays.head_ns)
 
     def control_pipe(self) -> Pipe:
         return Pipe(self.clock, self.control_ns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -39,9 +40,9 @@ class SimChannel:
         self._on_message = on_message
         self._on_closed = on_closed
         self._closed = False
-        socket.to_head.readable = self._readable
+        socket.to_head.readable = lambda: loop.readable(self, self._readable)
         if socket.to_head.has_arrived():
-            self._readable()
+            loop.readable(self, self._readable)
 
     def send(self, data: bytes, fds: Sequence[Any] = ()) -> None:
         if not self._closed:
@@ -56,7 +57,8 @@ class SimChannel:
         self._socket.to_head.readable = None
 
     def _readable(self) -> None:
-        self._deliver(self._socket.to_head.arrived())
+        if not self._closed:
+            self._deliver(self._socket.to_head.arrived())
 
     def _deliver(self, items: Any) -> None:
         for item in items:
@@ -72,8 +74,9 @@ class SimChannel:
 class SimChildren:
     """Spawns simulated nodes."""
 
-    def __init__(self, ground: Ground, on_exit: Callable[[str, int, int, ExitReason], None]) -> None:
+    def __init__(self, ground: Ground, loop: SimLoop, on_exit: Callable[[str, int, int, ExitReason], None]) -> None:
         self._ground = ground
+        self._loop = loop
         self._on_exit = on_exit
         self.nodes: dict[str, SimNode] = {}
         """The present life of each node."""
@@ -110,10 +113,11 @@ class SimChildren:
         socket.to_head.put(EOF_MARK)
         reason = ExitReason(kind, code)  # type: ignore[arg-type]
         notice_ns = int(ground.random.random() * NOTICE_US_MAX * 1000)
-        ground.clock.after(notice_ns, lambda: self._on_exit(node.name, 0, node.incarnation, reason))
+        told = partial(self._on_exit, node.name, 0, node.incarnation, reason)
+        ground.clock.after(notice_ns, lambda: self._loop.readable(node, told))
 
 
-def simulated_head(ground: Ground, seed: int) -> Any:
+def simulated_head(ground: Ground, loop: SimLoop, seed: int) -> Any:
     """A head for the ground's plan; `head.children` are its nodes."""
     head_class: Any = resolve("omnirt.actors.head:Head")
     parts_class: Any = resolve("omnirt.actors.head:Parts")
@@ -144,7 +148,7 @@ def simulated_head(ground: Ground, seed: int) -> Any:
             return self._system._entries["orchestrator"].actor
 
     def children(loop: SimLoop, on_exit: Any) -> SimChildren:
-        SimHead.children = SimChildren(ground, on_exit)
+        SimHead.children = SimChildren(ground, loop, on_exit)
         return SimHead.children
 
     def pair(plan: LinkPlan) -> SimPair:
@@ -163,4 +167,4 @@ def simulated_head(ground: Ground, seed: int) -> Any:
         pair=pair,
     )
     SimHead.work_since = {}
-    return SimHead(ground.plan, SimLoop(ground.clock, ground.soon_ns), parts)
+    return SimHead(ground.plan, loop, parts)

@@ -43,6 +43,12 @@ class SimReceived:
     def unpack(self, kind: type[P]) -> P:
         return unpack(kind, self.record.header, self._body)
 
+    def own(self) -> None:
+        if self._held:
+            body = self._body.copy()
+            self.release()
+            self._body, self._end = body, None
+
     def release(self) -> None:
         if self._end is None:
             return

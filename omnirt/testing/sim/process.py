@@ -271,6 +271,10 @@ class SimNode:
     def link(self, process: str) -> SimLink | None:
         return self.links.get(process)
 
+    def drain(self) -> None:
+        for link in self.links.values():
+            self._pump(link)
+
     def tell_head(self, message: ToHead) -> None:
         self._socket.to_head.put((encode(message), []))
 

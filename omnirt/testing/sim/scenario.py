@@ -66,6 +66,7 @@ def drawn(seed: int, shape: str = "") -> Scenario:
         data_ns=random.choice((2 * US, 50 * US, MS)),
         step_ns=random.choice((100 * US, MS, 5 * MS)),
         load_ns=random.choice((20 * MS, 300 * MS)),
+        head_ns=random.choice((2 * US, 50 * US, 2 * MS)),
     )
     span_ns = random.choice((200 * MS, S, 3 * S))
     clients = tuple(_client(random, tag, pipeline, span_ns) for tag in range(1, random.randint(4, 22)))
@@ -109,7 +110,7 @@ def _client(random: Random, tag: int, pipeline: SimPipeline, span_ns: int) -> Cl
         stops_reading_after=random.randint(0, 3) if rude < 0.08 else -1,
         leaves_ns=random.randrange(span_ns) if 0.08 <= rude < 0.2 else -1,
         cancels_ns=random.randrange(span_ns) if 0.2 <= rude < 0.25 else -1,
-        deadline_s=random.choice((0.001, 0.05, 0.3)) if 0.25 <= rude < 0.3 else None,
+        deadline_s=20.0 if rude < 0.08 else random.choice((0.001, 0.05, 0.3)) if 0.25 <= rude < 0.3 else None,
         affinity=random.choice(("a", "b")) if random.random() < 0.2 else "",
         **odd,  # type: ignore[arg-type]
     )

@@ -50,8 +50,8 @@ class World:
         self.ground = Ground(scenario.pipeline.plan, random, scenario.delays, scenario.pipeline.classes)
         self.observer = self.ground.observer
         self.clock = self.ground.clock
-        self.loop = SimLoop(self.clock, self.ground.soon_ns)
-        self.head: Any = simulated_head(self.ground, scenario.seed)
+        self.loop = SimLoop(self.clock, self.ground.turn_ns, random)
+        self.head: Any = simulated_head(self.ground, self.loop, scenario.seed)
         self.children: SimChildren = self.head.children
         self.children.bad_loads = {(bad.node, bad.incarnation): bad.fault for bad in scenario.bad_loads}
         self.clients: list[Client] = []

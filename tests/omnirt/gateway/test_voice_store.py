@@ -19,7 +19,9 @@ def directory(tmp_path):
 def keep(store, voice=SAMPLE, audio=b"RIFF"):
     upload = store.begin()
     upload.write(audio)
-    return store.commit(voice, upload)
+    kept = store.write(voice, upload)
+    store.add(kept)
+    return kept
 
 
 def test_a_voice_is_found_by_id_and_by_name_and_survives_a_restart(directory):
@@ -42,7 +44,9 @@ def test_only_the_owner_can_look(directory):
 
 def test_deleting_leaves_nothing(directory):
     store = VoiceStore(str(directory), 10)
-    store.delete(keep(store))
+    kept = keep(store)
+    store.remove(kept)
+    store.erase(kept)
     assert store.find("Ann") is None
     assert list(directory.iterdir()) == []
 
@@ -76,7 +80,7 @@ def test_records_that_are_not_ours_are_left_alone(directory):
 
 
 def test_a_described_voice_needs_no_audio(directory):
-    kept = VoiceStore(str(directory), 10).commit(StoredVoice("", "Bo", 0, "prompt", prompt="deep"), None)
+    kept = VoiceStore(str(directory), 10).write(StoredVoice("", "Bo", 0, "prompt", prompt="deep"), None)
     assert VoiceStore(str(directory), 10).find("Bo") == kept
 
 

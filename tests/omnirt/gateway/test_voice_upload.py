@@ -1,5 +1,7 @@
 """Taking in voices, over the wire."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from omnirt.gateway.config import GatewayConfig
@@ -112,6 +114,13 @@ def test_an_unknown_container_is_refused_with_the_known_ones(learner):
 def test_a_name_is_used_once(learner):
     assert upload(learner, name="Ann", consent="c").status == 200
     assert upload(learner, name="Ann", consent="c").error()["param"] == "name"
+
+
+def test_a_name_is_used_once_however_many_try_at_once(learner, directory):
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: upload(learner, name="Ann", consent="c"), range(8)))
+    assert sorted(answer.status for answer in answers) == [200] + [400] * 7
+    assert files(directory) == [".audio", ".json"]
 
 
 def test_the_store_has_a_limit(learner):

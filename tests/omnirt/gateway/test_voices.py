@@ -15,6 +15,12 @@ FACTS = PipelineFacts(
 )
 
 
+def put(store, voice, upload):
+    kept = store.write(voice, upload)
+    store.add(kept)
+    return kept
+
+
 @pytest.mark.parametrize(("name", "voice"), [(None, "b"), ("a", "a"), ("Ann", "a"), ("alloy", "a"), ("b", "b")])
 def test_names_stand_for_voices(name, voice):
     assert voice_params(name, FACTS, None) == {"voice": voice}
@@ -24,8 +30,8 @@ def test_uploaded_voices_bring_what_they_are_made_of(tmp_path):
     store = VoiceStore(str(tmp_path), 10)
     upload = store.begin()
     upload.write(b"RIFF")
-    sample = store.commit(StoredVoice("", "Cy", 0, "audio_sample", ref_text="hello"), upload)
-    described = store.commit(StoredVoice("", "Bo", 0, "prompt", prompt="deep"), None)
+    sample = put(store, StoredVoice("", "Cy", 0, "audio_sample", ref_text="hello"), upload)
+    described = put(store, StoredVoice("", "Bo", 0, "prompt", prompt="deep"), None)
     path = str(tmp_path.resolve() / f"{sample.id}.audio")
     assert voice_params("Cy", FACTS, store) == {"voice": sample.id, "voice_sample": path, "voice_ref_text": "hello"}
     assert voice_params("bob", FACTS, store) == {"voice": described.id, "voice_prompt": "deep"}
