@@ -25,6 +25,7 @@ from omnirt.actors.orchestrator import (
     Admitted,
     CancelPublic,
     Counts,
+    EndAll,
     GiveUp,
     NodeClosed,
     NodeDown,
@@ -35,7 +36,7 @@ from omnirt.actors.orchestrator import (
 from omnirt.clock import NS, Clock, LoopClock, Timer
 from omnirt.connectors.base import LinkBroken, LinkClosed, Received
 from omnirt.connectors.ring import RingLink, RingPair
-from omnirt.errors import OmnirtError
+from omnirt.errors import NotReady, OmnirtError
 from omnirt.ids import CLIENT, HEAD
 from omnirt.runtime import supervised as sup
 from omnirt.runtime.actor import System
@@ -151,7 +152,8 @@ class Head:
         self._maybe_ready()
 
     def stop_now(self) -> None:
-        """Do not wait for anything."""
+        """Do not wait for anything; who waits for us hears of it."""
+        self._end_all()
         self._finish(1)
 
     def drain(self) -> None:
@@ -159,7 +161,16 @@ class Head:
         self._draining = True
         self._orchestrator.tell(StopAdmitting())
         limit_ns = int(self.plan.limits.drain_s * NS)
-        self.clock.call_at(self.clock.now_ns() + limit_ns, self.drained)
+        self.clock.call_at(self.clock.now_ns() + limit_ns, self._drain_limit)
+
+    def _drain_limit(self) -> None:
+        """What still runs ends typed, and the nodes are stopped without waiting for what they do."""
+        self._end_all()
+        self.drained()
+
+    def _end_all(self) -> None:
+        text = "the server stopped before the request was finished"
+        self._orchestrator.tell(EndAll(NotReady(text, reason="shutting_down")))
 
     def drained(self) -> None:
         """Nothing runs any more, or the drain limit has passed."""

@@ -100,6 +100,12 @@ class StopAdmitting(Struct, frozen=True):
     """The drain begins: refuse what comes, finish what runs."""
 
 
+class EndAll(Struct, frozen=True):
+    """There is no time left: whatever still runs or waits ends with this error."""
+
+    error: OmnirtError
+
+
 class Counts(Struct, frozen=True):
     """Answer to the question `count`."""
 
@@ -424,8 +430,11 @@ class Orchestrator(Actor):
     def _on_give_up(self, message: GiveUp) -> None:
         self._gave_up = message.reason
         self._draining = True
+        self._on_end_all(EndAll(StageLost(message.reason)))
+
+    def _on_end_all(self, message: EndAll) -> None:
         for entry in list(self._entries.values()):
-            entry.session.tell(Refuse(StageLost(message.reason)))
+            entry.session.tell(Refuse(message.error))
 
     def _on_request_failed(self, message: RequestFailed) -> None:
         entry = self._entries.get(message.request)
@@ -452,6 +461,7 @@ class Orchestrator(Actor):
         NodeDown: _on_node_down,
         GiveUp: _on_give_up,
         StopAdmitting: _on_stop_admitting,
+        EndAll: _on_end_all,
         RequestFailed: _on_request_failed,
     }
 

@@ -29,7 +29,9 @@ def reference(x: np.ndarray, ratio: float) -> np.ndarray:
     """`x`: [T] float32 -> [round(T / ratio)] float32."""
     length = out_length(len(x), ratio)
     windows = length // HOP + 2
-    padded = np.concatenate([np.zeros(HOP, np.float32), x, np.zeros(round(windows * HOP * ratio) + 2 * WINDOW, np.float32)])
+    padded = np.concatenate(
+        [np.zeros(HOP, np.float32), x, np.zeros(round(windows * HOP * ratio) + 2 * WINDOW, np.float32)]
+    )
     y = np.zeros((windows + 1) * HOP, np.float32)
     at = 0
     for k in range(windows):

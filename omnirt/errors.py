@@ -29,6 +29,8 @@ class Failure(Struct, frozen=True, array_like=True, tag="failure"):
     code: str
     message: str
     stage: str = ""
+    param: str = ""
+    """The field of the request that is to blame, if one is."""
 
 
 class OmnirtError(Exception):
@@ -49,6 +51,9 @@ class InvalidRequest(OmnirtError):
     def __init__(self, message: str, *, param: str | None = None, stage: str = "") -> None:
         super().__init__(message, stage=stage)
         self.param = param
+
+    def failure(self) -> Failure:
+        return Failure(self.code, self.message, self.stage, self.param or "")
 
 
 class NotFound(OmnirtError):
@@ -114,5 +119,7 @@ _BY_CODE: dict[str, type[OmnirtError]] = {
 def error_from(failure: Failure) -> OmnirtError:
     """The exception a failure stands for."""
     if failure.code == InvalidRequest.code:
-        return InvalidRequest(failure.message, stage=failure.stage)
+        return InvalidRequest(failure.message, param=failure.param or None, stage=failure.stage)
+    if failure.code == NotReady.code:  # of what was admitted, only a stop ends a request this way
+        return NotReady(failure.message, reason="shutting_down", stage=failure.stage)
     return _BY_CODE.get(failure.code, OmnirtError)(failure.message, stage=failure.stage)

@@ -25,8 +25,19 @@ _MONEY_AFTER = re.compile(rf"{_BEFORE}({NUM}){_SCALE}\s?(\u20ac|\u00a3|\u00a2|(?
 _PER = re.compile(
     r"(?<=[A-Za-z])/(hr|hour|h|min|minute|s|sec|second|day|night|week|wk|month|mo|year|yr|person|unit|kg|lb|GB)\b"
 )
-_PER_WORDS = {"hr": "hour", "h": "hour", "min": "minute", "s": "second", "sec": "second", "wk": "week", "mo": "month",
-              "yr": "year", "kg": "kilogram", "lb": "pound", "GB": "gigabyte"}  # fmt: skip
+_PER_WORDS = {
+    "hr": "hour",
+    "h": "hour",
+    "min": "minute",
+    "s": "second",
+    "sec": "second",
+    "wk": "week",
+    "mo": "month",
+    "yr": "year",
+    "kg": "kilogram",
+    "lb": "pound",
+    "GB": "gigabyte",
+}
 _PHONE = re.compile(
     r"(?<![\w.,-])(?:(\+\d{1,3})[\s.-]?(?=[\d(][\d\s().-]{8,}))?(?:\((\d{3})\)\s?|(\d{3})[\s.-])?"
     r"(\d{3})(?:-|\.|(?<=[\d)]\s\d{3})\s)(\d{4})(?![\w-]|[.,]\d)"
@@ -48,6 +59,7 @@ _ORDINAL = re.compile(r"(?<![\w.])(\d{1,3}(?:,\d{3})+|\d+)(st|nd|rd|th)\b", re.I
 _PLURAL = re.compile(r"(?<![\w.,])(\d+)'?s\b")
 _YEAR = re.compile(r"(?<![\w.,$])(?<!\d-)(1[1-9]\d\d|20[1-9]\d)(?![\w]|[.,:/]\d)")
 _PLAIN = re.compile(NUM)
+_POWERS = {"2": "square ", "3": "cubic ", "\u00b2": "square ", "\u00b3": "cubic "}
 _MATHS_WORDS = {
     "-": " minus ",
     "*": " times ",

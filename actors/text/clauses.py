@@ -54,18 +54,21 @@ _DOTTED = re.compile(r"(?:[A-Za-z]\.)+$")
 _MARKER = re.compile(r"\(?(?:\d{1,3}|[A-Za-z])[.)]$")
 _NEVER_LAST = frozenset(f"{title}." for title in TITLES if title != "St") | (frozenset(BEFORE_NUMBERS) - {"no."})
 _SOMETIMES_LAST = (frozenset(ABBREVIATIONS) | {"St.", "no."}) - {"w/", "w/o", "vs"}
-_MONTHS = frozenset(f"{month}." for month in "Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec".split())  # noqa: SIM905
-_MONTH_NAMES = re.compile(r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?$")
-_STARTERS = frozenset(
-    "The A An It He She We They I You This That These Those There In On At But And So If When While After Before "  # noqa: SIM905
-    "However Then His Her Its Our Their My For As What Who Why How Where Is Are Do Does Did Not No Yes".split()
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)"
+_MONTHS = re.compile(rf"{_MONTH}\.$")
+_MONTH_NAMES = re.compile(rf"{_MONTH}[a-z]*\.?$")
+_STARTERS = re.compile(
+    r"(?:The|An?|It|He|She|We|They|I|You|This|That|These|Those|There|In|On|At|But|And|So|If|When|While|After|Before"
+    r"|However|Then|His|Her|Its|Our|Their|My|For|As|What|Who|Why|How|Where|Is|Are|Do|Does|Did|Not|No|Yes)\b"
 )
 """After an abbreviation that may or may not end a sentence, these say that it did."""
-_JOINTS = frozenset(
-    "and but or nor so yet because although though while when where which who that if unless until since as than then "  # noqa: SIM905
-    "after before with without for from to into onto of in on at by over under between through during about".split()
+_JOINTS = re.compile(
+    r"(?:and|but|or|nor|so|yet|because|although|though|when|where|which|who|that|if|unless|until|since|as|than|then"
+    r"|while|after|before|with|without|for|from|to|into|onto|of|in|on|at|by|over|under|between|through|during|about)$",
+    re.IGNORECASE,
 )
 """A clause without marks is cut before one of these."""
+_WANTING = re.compile(r"(?:the|an?|my|your|his|her|its|our|their|this|these|those|very|is|are|was|were)$", re.IGNORECASE)
 
 
 class ClauseSplitter:
@@ -149,10 +152,10 @@ def _ends_sentence(words: list[re.Match[str]], mark: str, following: str) -> boo
     if len(words) == 1 and _MARKER.match(mark):
         return False  # "1. Wash the rice": the number of a list
     bare = mark.lstrip(_OPENERS)
-    if bare in _NEVER_LAST or (bare in _MONTHS and following[:1].isdigit()):
+    if bare in _NEVER_LAST or (_MONTHS.match(bare) and following[:1].isdigit()):
         return False
     if bare in _SOMETIMES_LAST or _DOTTED.match(bare):
-        return following.rstrip(",.;:!?'\"") in _STARTERS
+        return _STARTERS.match(following) is not None
     return True
 
 
@@ -171,15 +174,17 @@ def _without_mark(words: list[re.Match[str]], lengths: Lengths) -> tuple[int, Pa
     reach = [at for at, word in enumerate(words) if at and words[at - 1].end() - begin <= lengths.target]
     late = [at for at in reach if words[at].start() - begin >= lengths.target // 3 and _may_part(words, at)]
     commas = [at for at in late if words[at - 1][0].endswith((",", ";", ":"))]
-    joints = [at for at in late if words[at][0].lower() in _JOINTS]
+    joints = [at for at in late if _JOINTS.match(words[at][0])]
     best = commas or joints or late or reach or [len(words)]
     at = best[-1]
     return words[at - 1].end(), Pause.COMMA if commas else Pause.NONE
 
 
 def _may_part(words: list[re.Match[str]], at: int) -> bool:
-    """Not between the halves of a name, a date or a quantity."""
+    """Not between the halves of a name, a date or a quantity, nor behind a word that wants another."""
     before, after = words[at - 1][0], words[at][0]
+    if _WANTING.match(before) or _JOINTS.match(before):
+        return False
     if any(char.isdigit() for char in before[-1:] + after[:1]):
         return False
     return before.lstrip(_OPENERS) not in _NEVER_LAST and not _MONTH_NAMES.match(before)

@@ -6,39 +6,26 @@ import re
 
 from omnirt.actors.text.spoken_numbers import cardinal, ordinal, plural, year
 
-MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
-_MONTH_OF = (
-    {name.lower(): name for name in MONTHS} | {name[:3].lower(): name for name in MONTHS} | {"sept": "September"}
-)
+MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+_MONTH_OF = {short.lower(): name for name in MONTHS for short in (name, name[:3])} | {"sept": "September"}
 _MONTH = rf"(?:{'|'.join(MONTHS)}|{'|'.join(name[:3] for name in MONTHS if name != 'May')}|Sept)\b\.?"
 
 _ISO = re.compile(r"(?<![\w-])(\d{4})-(\d{2})-(\d{2})(?:T(?=\d))?(?![\w-]*\d-)")
 _US = re.compile(r"(?<![\w/])(\d{1,2})/(\d{1,2})/(\d{4}|\d{2})(?![\w/])")
 _MONTH_DAY = re.compile(
     rf"\b({_MONTH}) (\d{{1,2}})(?:st|nd|rd|th)?(?:\s?[-\u2013]\s?(\d{{1,2}})(?:st|nd|rd|th)?)?(?!\.\d)(?![\w:%])"
-    r"(?:,? (\d{4})(?!\.\d)(?![\w,:%]*\d))?",
-    re.IGNORECASE,
+    r"(?:,? (\d{4})(?!\.\d)(?![\w,:%]*\d))?"
 )
 _DAY_MONTH = re.compile(
-    rf"(?<![\w.,$])(the )?(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? ({_MONTH})(?:,? (\d{{4}})(?![\w,.]*\d))?", re.IGNORECASE
+    rf"(?<![\w.,$])([Tt]he )?(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? ({_MONTH})(?:,? (\d{{4}})(?![\w,.]*\d))?"
 )
-_TIME = re.compile(
-    r"(?<![\d:.])(\d{1,2}):(\d{2})(?::(\d{2}))?(?:\s?([ap])(?:m\b|\.\s?m\b\.?))?(?![\d:])", re.IGNORECASE
-)
-_HOUR = re.compile(r"(?<![\w:.,])(\d{1,2})\s?([ap])(?:m\b|\.\s?m\b\.?)", re.IGNORECASE)
+_HALF = r"\s?([ap])(?:m\b|\.\s?m\b\.?)"
+_TIME = re.compile(rf"(?<![\d:.])(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}))?(?:{_HALF})?(?![\d:])", re.IGNORECASE)
+_TIME_DOT = re.compile(rf"(?<![\d:.])(\d{{1,2}})\.(\d{{2}})()?{_HALF}", re.IGNORECASE)
+_HOUR = re.compile(rf"(?<![\w:.,])(\d{{1,2}}){_HALF}", re.IGNORECASE)
 _DECADES = re.compile(r"(?<![\w,.])(?:(')|(\d{2}))?(\d0)'?s\b")
 _BEFORE_DECADES = frozenset(["the", "his", "her", "their", "my", "our", "your", "early", "mid", "late", "mid-"])
 
@@ -49,6 +36,7 @@ def speak_moments(text: str) -> str:
     text = _MONTH_DAY.sub(_month_day, text)
     text = _DAY_MONTH.sub(_day_month, text)
     text = _TIME.sub(_time, text)
+    text = _TIME_DOT.sub(_time, text)
     text = _HOUR.sub(_hour, text)
     return _DECADES.sub(_decade, text)
 
@@ -81,7 +69,7 @@ def _day_month(match: re.Match[str]) -> str:
     day = int(match[2])
     if not 1 <= day <= 31:
         return match[0]
-    spoken = f"the {ordinal(day)} of {_month(match[3])}"
+    spoken = f"{match[1] or 'the '}{ordinal(day)} of {_month(match[3])}"
     return f"{spoken}, {year(int(match[4]))}" if match[4] else spoken
 
 

@@ -159,14 +159,11 @@ def native_code() -> Result:
     from omnirt.shm import atomics
 
     took_s = (monotonic_ns() - started_ns) / NS
-    stats = [value.stats for value in vars(atomics).values() if hasattr(value, "stats")]
-    compiled = sum(sum(one.cache_misses.values()) for one in stats)
-    if not stats or not compiled:
-        return Result("ok", f"{len(stats)} functions from the cache")
-    folder = Path(stats[0].cache_path)
-    if any(folder.glob("atomics.*.nbi")):
-        return Result("ok", f"{compiled} functions compiled in {took_s:.1f} s and kept for the next start")
-    return Result("warn", f"compiled at every start, {took_s:.1f} s", f"let this user write to {folder}")
+    kept = next((path for path in atomics.kept_at() if path.exists()), None)
+    if kept is None:
+        folders = " or ".join(str(path.parent) for path in atomics.kept_at())
+        return Result("warn", f"compiled at every start, {took_s:.1f} s", f"let this user write to {folders}")
+    return Result("ok", f"{len(atomics.NAMES)} functions from {kept}, loaded in {took_s:.2f} s")
 
 
 def ring() -> Result:

@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 import uvloop
+from aiohttp import web
 
 from omnirt.cli.options import add_address_arguments, add_pipeline_arguments, plan_from
 from omnirt.clock import NS, monotonic_ns
@@ -26,6 +27,8 @@ from omnirt.wire.plan import Plan
 
 CLOSE_S = 5.0
 """For connections that are still open when the head has finished."""
+LAST_WORDS_S = 0.2
+"""The same, when there is no time left."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,18 +60,28 @@ async def _serve(plan: Plan, config: GatewayConfig, listener: socket.socket) -> 
     started_ns = monotonic_ns()
     head: Any = resolve("omnirt.actors.head:Head")(plan, loop)
     runner = None
+    stopper = _Stopper(head)
     try:
         head.start()
         runner = await serve(build(head, config), listener, CLOSE_S)
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, _Stopper(head))
+            loop.add_signal_handler(number, stopper)
         head.on_ready(lambda: _banner(plan, listener, (monotonic_ns() - started_ns) / NS))
         status: int = await head.finished
     finally:
         if runner is not None:
-            await runner.cleanup()
+            await _close(runner, stopper.hurry)
         head.close()
     return status
+
+
+async def _close(runner: web.AppRunner, hurry: asyncio.Event) -> None:
+    """Let the connections end, or not when there is no time for it."""
+    closing = asyncio.ensure_future(runner.cleanup())
+    hurried = asyncio.ensure_future(hurry.wait())
+    await asyncio.wait((closing, hurried), return_when=asyncio.FIRST_COMPLETED)
+    hurried.cancel()
+    await asyncio.wait((closing,), timeout=LAST_WORDS_S)
 
 
 class _Stopper:
@@ -77,9 +90,11 @@ class _Stopper:
     def __init__(self, head: Any) -> None:
         self._head = head
         self._asked = False
+        self.hurry = asyncio.Event()
 
     def __call__(self) -> None:
         if self._asked:
+            self.hurry.set()
             self._head.stop_now()
             return
         self._asked = True

@@ -24,6 +24,7 @@ from omnirt.wire.payload import Payload
 
 P = TypeVar("P", bound=Payload)
 
+
 class LinkError(OmnirtError):
     """Something about the link to `peer`."""
 
@@ -69,7 +70,7 @@ class PayloadTooLarge(LinkError):
 
 
 class Received(Struct, gc=False):
-    """The body of a chunk: a private copy, or a slot held under a lease. (A Struct because it is the cheapest object.)"""
+    """The body of a chunk: a private copy, or a slot held under a lease. (A Struct: the cheapest object to make.)"""
 
     header: bytes
     body: memoryview | bytes

@@ -31,7 +31,7 @@ from omnirt.connectors.base import (
     Received,
 )
 from omnirt.shm import atomics
-from omnirt.shm.atomics import ALIGN, CONTROL_BYTES, FIELDS, LINE, WAITING, publish, reserve
+from omnirt.shm.atomics import ALIGN, CONTROL_BYTES, LINE, WAITING, publish, reserve
 from omnirt.shm.doorbell import Doorbell
 from omnirt.shm.ring import BATCH, Consumer, Producer
 from omnirt.shm.segment import Segment
@@ -242,7 +242,7 @@ class RingLink:
                 if total >= PUMP_RECORDS_MAX:
                     self._bell_in.ring()
                     break
-                if count == 0 and self.park():
+                if count < BATCH and self.park():  # which looks once more itself
                     break
         except LinkBroken:
             raise  # it stays broken: sleep until it is replaced
@@ -273,10 +273,9 @@ class RingLink:
                 raise LinkBroken(f"the link to {self.peer} holds a record of another generation", peer=self.peer)
             return 0
         data = consumer.bytes
-        words = iter(consumer.rows[: count * FIELDS].tolist())
         tail = -1
         try:
-            for at, size, body, nbytes, slot, tail in zip(words, words, words, words, words, words, strict=True):  # noqa: B007
+            for at, size, body, nbytes, slot, tail in consumer.described(count):  # noqa: B007 - used in `finally`
                 try:
                     record = decode_record(data[at : at + size])
                 except msgspec.MsgspecError as error:

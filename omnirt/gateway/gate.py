@@ -27,6 +27,8 @@ CLIENT_GONE = 499
 DRAIN_RETRY_S = 5.0
 log = logging.getLogger("omnirt.gateway")
 
+PROBES = frozenset({"health", "healthz", "ping", "ready", "metrics"})
+
 
 class Gate:
     def __init__(self, core: Core) -> None:
@@ -95,8 +97,11 @@ class Gate:
         fields = {"request": request[REQUEST_ID], "status": status, "took_ms": took_ms}
         if reason:
             fields["reason"] = reason
-        log.log(_level_of(status), "%s %s", request.method, route, extra=fields)
+        log.log(_level_of(route, status), "%s %s", request.method, route, extra=fields)
 
 
-def _level_of(status: int) -> int:
+def _level_of(route: str, status: int) -> int:
+    """What probes ask every few seconds is not news."""
+    if route in PROBES:
+        return logging.DEBUG
     return logging.WARNING if status in (500, 504) else logging.INFO

@@ -1,393 +1,48 @@
-# pyright: basic, reportCallIssue=false
-"""Every native operation on shared words: acquire, release, exchange, full fence, and what ring and slab make of them.
-
-Compiled by numba for explicit signatures when this module is imported, or read from numba's cache; no later call
-compiles. One file on purpose: the cache follows the time stamp of the file a function stands in, so an intrinsic must
-share a file with its users.
-
-Invariants
-* all words are 8-byte aligned int64; addresses travel as int64
-* on x86-64 acquire and release are plain moves and the full fence is one locked instruction; on arm64 they are
-  ldar, stlr and dmb ish. Plain Python stores would be right on the first and wrong on the second.
-* the short operations keep the GIL: they last tens of nanoseconds, and giving it up would let another thread hold the
-  caller for a whole switch interval. Only the batch operations, which may wait for the peer, release it.
-
-Layout of a ring's control lines (each word on its own pair of cache lines): HEAD written by the producer only, TAIL by
-the consumer only, WAITING set by the consumer and taken by the producer.
-
-Record: tag | kind, head length | body length | slot | head bytes | (aligned to 64) body. `tag = generation ^ position`
-is unique for every place and lap, so memory of an older generation or lap is recognised. Records never wrap: PAD fills
-the end of the ring.
-"""
+"""The native operations on shared words, ready to be called: plain functions of integers. See `operations`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from omnirt.shm.layout import *  # noqa: F403
+from omnirt.shm.native import load, places
 
-LINE = 128
-HEAD, TAIL, WAITING, CONTROL_BYTES = 0, LINE, 2 * LINE, 3 * LINE
-ALIGN = 64
-HEADER = 32
-PAD, PLAIN, INLINE, SLOT = 1, 2, 3, 4
-FIELDS = 6  # words `scan` writes for a record: head at, head length, body at, body length, slot, next tail
-STALE = -1
+NAMES = (
+    "load_acquire", "store_release", "full_fence", "reserve", "publish", "scan", "advance", "park", "used", "take",
+    "untake", "give", "push_many", "must_ring", "pop_many",
+)  # fmt: skip
 
-# Private words of one end of a ring (producer or consumer), as byte offsets.
-S_CONTROL, S_DATA, S_CAPACITY, S_AT, S_SEEN, S_GENERATION, S_START, S_NEXT = range(0, 64, 8)
-STATE_WORDS = 8
-# Private words of one end of a slab: address of the shared return list, its slots, returns seen or made, free slots.
-B_LIST, B_SLOTS, B_COUNT, B_FREE, B_STACK = 0, 8, 16, 24, 32
 
+def _build() -> Mapping[str, tuple[Any, bool]]:
+    from omnirt.shm.operations import FUNCTIONS  # noqa: PLC0415  numba: only to compile, once
 
-def _pointer(builder: Any, address: Any) -> Any:
-    return builder.inttoptr(address, ir.IntType(64).as_pointer())
+    return FUNCTIONS
 
 
-def _loader(order: str) -> Any:
-    @intrinsic
-    def load(typingctx, address):
-        def codegen(context, builder, signature, args):
-            return builder.load_atomic(_pointer(builder, args[0]), order, 8)
+_SOURCES = (Path(__file__).with_name("operations.py"), Path(__file__).with_name("layout.py"))
 
-        return types.int64(types.int64), codegen
 
-    return load
+def kept_at() -> tuple[Path, ...]:
+    """Where the machine code may be kept, the preferred place first."""
+    return places(_SOURCES)
 
 
-def _storer(order: str) -> Any:
-    @intrinsic
-    def store(typingctx, address, value):
-        def codegen(context, builder, signature, args):
-            builder.store_atomic(args[1], _pointer(builder, args[0]), order, 8)
-            return context.get_dummy_value()
+_functions = load(_SOURCES, _build, NAMES)
 
-        return types.void(types.int64, types.int64), codegen
-
-    return store
-
-
-_get, _get_acquire = _loader("monotonic"), _loader("acquire")
-_put, _put_release = _storer("monotonic"), _storer("release")
-
-
-@intrinsic
-def _exchange(typingctx, address, value):
-    def codegen(context, builder, signature, args):
-        return builder.atomic_rmw("xchg", _pointer(builder, args[0]), args[1], "seq_cst")
-
-    return types.int64(types.int64, types.int64), codegen
-
-
-@intrinsic
-def _fence(typingctx):
-    def codegen(context, builder, signature, args):
-        builder.fence("seq_cst")
-        return context.get_dummy_value()
-
-    return types.void(), codegen
-
-
-@intrinsic
-def _copy(typingctx, target, source, nbytes):
-    def codegen(context, builder, signature, args):
-        byte = ir.IntType(8).as_pointer()
-        cgutils.raw_memcpy(builder, builder.inttoptr(args[0], byte), builder.inttoptr(args[1], byte), args[2], 1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), codegen
-
-
-def _native(signature: str, *, nogil: bool = False) -> Callable[[Any], Any]:
-    """Compile now, for one signature, and keep the result beside this file (or in the user's cache folder)."""
-    options: dict[str, Any] = {"nogil": nogil, "error_model": "numpy"}
-
-    def compiled(function: Any) -> Any:
-        try:
-            return njit(signature, cache=True, **options)(function)
-        except RuntimeError:  # numba found no folder it may write to: every start compiles
-            return njit(signature, **options)(function)
-
-    return compiled
-
-
-@_native("int64(int64)")
-def _load_acquire(address):
-    return _get_acquire(address)
-
-
-@_native("void(int64, int64)")
-def _store_release(address, value):
-    _put_release(address, value)
-
-
-@_native("void()")
-def _full_fence():
-    _fence()
-
-
-# ------------------------------------------------------------------------------------------------ producer
-
-
-@_native("int64(int64, int64, int64, int64)")
-def _reserve(state, head_bytes, body_bytes, slot):
-    """Place for a record: the offset of its head in the ring's data, or -1 when the ring has no room.
-
-    Nothing is visible, nor any private word moved, before `publish`: a record that is given up is simply reserved over.
-    """
-    capacity = _get(state + S_CAPACITY)
-    kind = SLOT if slot >= 0 else (INLINE if body_bytes > 0 else PLAIN)
-    used = HEADER + head_bytes
-    if kind == INLINE:
-        used = ((used + ALIGN - 1) & ~(ALIGN - 1)) + body_bytes
-    need = (used + ALIGN - 1) & ~(ALIGN - 1)
-    start = _get(state + S_AT)
-    at = start % capacity
-    room = capacity - at
-    total = need if room >= need else room + need
-    # The cached tail only under-reports free space; the consumer's line is read when it seems full, not per record.
-    if capacity - (start - _get(state + S_SEEN)) < total:
-        _put(state + S_SEEN, _get_acquire(_get(state + S_CONTROL) + TAIL))
-        if capacity - (start - _get(state + S_SEEN)) < total:
-            return -1
-    data = _get(state + S_DATA)
-    if room < need:
-        _put(data + at + 8, PAD)
-        _put(data + at + 16, room)
-        _put(data + at, _get(state + S_GENERATION) ^ start)
-        start += room
-        at = 0
-    _put(data + at + 8, kind | (head_bytes << 8))
-    _put(data + at + 16, body_bytes)
-    _put(data + at + 24, slot)
-    _put(state + S_START, start)
-    _put(state + S_NEXT, start + need)
-    return at + HEADER
-
-
-@_native("int64(int64)")
-def _publish(state):
-    """Make the reserved record visible. 1 when the consumer is parked and the caller must ring, else 0.
-
-    Pairs with `park`: head, full fence, waiting here; waiting, full fence, head there. The exchange takes the flag, so
-    a burst rings once.
-    """
-    start = _get(state + S_START)
-    control = _get(state + S_CONTROL)
-    _put(_get(state + S_DATA) + start % _get(state + S_CAPACITY), _get(state + S_GENERATION) ^ start)
-    head = _get(state + S_NEXT)
-    _put(state + S_AT, head)
-    _put_release(control + HEAD, head)
-    _fence()
-    if _get(control + WAITING) == 0:
-        return 0
-    return _exchange(control + WAITING, 0)
-
-
-# ------------------------------------------------------------------------------------------------ consumer
-
-
-@_native("int64(int64, int64, int64)")
-def _scan(state, out, most):
-    """Describe up to `most` unread records in `out` (FIELDS words each); how many, or STALE when the first is not ours.
-
-    Reads only: the records stay in the ring until `advance`.
-    """
-    capacity = _get(state + S_CAPACITY)
-    generation = _get(state + S_GENERATION)
-    control = _get(state + S_CONTROL)
-    data = _get(state + S_DATA)
-    tail = _get(state + S_AT)
-    seen = _get(state + S_SEEN)
-    count = 0
-    while count < most:
-        if tail == seen:
-            seen = _get_acquire(control + HEAD)
-            if tail == seen:
-                break
-        at = tail % capacity
-        record = data + at
-        ahead = seen - tail
-        if ahead < 0 or ahead > capacity or _get(record) != generation ^ tail:
-            return STALE if count == 0 else count
-        shape = _get(record + 8)
-        body_bytes = _get(record + 16)
-        if shape == PAD:
-            if body_bytes != capacity - at:
-                return STALE if count == 0 else count
-            tail += body_bytes
-            continue
-        head_bytes = shape >> 8
-        body_at = (HEADER + head_bytes + ALIGN - 1) & ~(ALIGN - 1)
-        used = body_at + body_bytes if shape & 255 == INLINE else HEADER + head_bytes
-        if head_bytes < 0 or body_bytes < 0 or at + used > capacity:
-            return STALE if count == 0 else count
-        row = out + count * (FIELDS * 8)
-        tail += (used + ALIGN - 1) & ~(ALIGN - 1)
-        _put(row, at + HEADER)
-        _put(row + 8, head_bytes)
-        _put(row + 16, at + body_at)
-        _put(row + 24, body_bytes)
-        _put(row + 32, _get(record + 24))
-        _put(row + 40, tail)
-        count += 1
-    _put(state + S_SEEN, seen)
-    return count
-
-
-@_native("void(int64, int64)")
-def _advance(state, tail):
-    """Give everything before `tail` back to the producer."""
-    _put(state + S_AT, tail)
-    _put_release(_get(state + S_CONTROL) + TAIL, tail)
-
-
-@_native("int64(int64)")
-def _park(state):
-    """Announce that the consumer will sleep. 1: it may. 0: a record came in between, read on."""
-    control = _get(state + S_CONTROL)
-    _put(control + WAITING, 1)
-    _fence()
-    if _get_acquire(control + HEAD) == _get(state + S_AT):
-        return 1
-    _exchange(control + WAITING, 0)
-    return 0
-
-
-@_native("int64(int64)")
-def _used(state):
-    """Bytes in the ring, read from either end."""
-    control = _get(state + S_CONTROL)
-    return _get_acquire(control + HEAD) - _get_acquire(control + TAIL)
-
-
-# ------------------------------------------------------------------------------------------------ slab
-
-
-@_native("int64(int64)")
-def _take(state):
-    """The most recently returned free slot (its lines are still in cache), or -1."""
-    shared = _get(state + B_LIST)
-    slots = _get(state + B_SLOTS)
-    seen = _get(state + B_COUNT)
-    free = _get(state + B_FREE)
-    returned = _get_acquire(shared)
-    while seen < returned and free < slots:
-        _put(state + B_STACK + free * 8, _get(shared + LINE + (seen % slots) * 8))
-        free += 1
-        seen += 1
-    _put(state + B_COUNT, seen)
-    if free == 0:
-        return -1
-    free -= 1
-    _put(state + B_FREE, free)
-    return _get(state + B_STACK + free * 8)
-
-
-@_native("void(int64, int64)")
-def _untake(state, slot):
-    """Put back a slot that was taken and never sent."""
-    free = _get(state + B_FREE)
-    _put(state + B_STACK + free * 8, slot)
-    _put(state + B_FREE, free + 1)
-
-
-@_native("void(int64, int64)")
-def _give(state, slot):
-    """Consumer: return a slot. The list has a place for every slot, so it cannot overflow."""
-    shared = _get(state + B_LIST)
-    made = _get(state + B_COUNT)
-    _put(shared + LINE + (made % _get(state + B_SLOTS)) * 8, slot)
-    _put(state + B_COUNT, made + 1)
-    _put_release(shared, made + 1)
-
-
-# ------------------------------------------------------------------------------------------------ batches
-
-
-@_native("int64(int64, int64, int64, int64)", nogil=True)
-def _push_many(state, source, record_bytes, count):
-    """Publish up to `count` records of `record_bytes` each from `source`; how many found room. Rings nothing."""
-    done = 0
-    while done < count:
-        at = _reserve(state, record_bytes, 0, -1)
-        if at < 0:
-            break
-        _copy(_get(state + S_DATA) + at, source + done * record_bytes, record_bytes)
-        start = _get(state + S_START)
-        _put(_get(state + S_DATA) + start % _get(state + S_CAPACITY), _get(state + S_GENERATION) ^ start)
-        _put(state + S_AT, _get(state + S_NEXT))
-        done += 1
-        if done & 15 == 0:  # let the consumer start while the rest is written
-            _put_release(_get(state + S_CONTROL) + HEAD, _get(state + S_AT))
-    _put_release(_get(state + S_CONTROL) + HEAD, _get(state + S_AT))
-    return done
-
-
-@_native("int64(int64)")
-def _must_ring(state):
-    """After `push_many`: take the waiting flag; 1 when the caller must ring."""
-    _fence()
-    control = _get(state + S_CONTROL)
-    if _get(control + WAITING) == 0:
-        return 0
-    return _exchange(control + WAITING, 0)
-
-
-@_native("int64(int64, int64, int64, int64, int64)", nogil=True)
-def _pop_many(state, out, target, record_bytes, count):
-    """Copy up to `count` unread records of at most `record_bytes` each to `target`; how many, or STALE.
-
-    `out` is scratch for `scan`, 16 rows. A record of another size ends the batch before it.
-    """
-    done = 0
-    while done < count:
-        most = count - done
-        found = _scan(state, out, most if most < 16 else 16)
-        if found < 0:
-            return STALE if done == 0 else done
-        if found == 0:
-            break
-        tail = _get(state + S_AT)
-        fit = 0
-        data = _get(state + S_DATA)
-        while fit < found:
-            row = out + fit * (FIELDS * 8)
-            if _get(row + 8) != record_bytes or _get(row + 24) != 0:
-                break
-            _copy(target + (done + fit) * record_bytes, data + _get(row), record_bytes)
-            tail = _get(row + 40)
-            fit += 1
-        if fit == 0:
-            break
-        _put(state + S_AT, tail)
-        _put_release(_get(state + S_CONTROL) + TAIL, tail)
-        done += fit
-    return done
-
-
-def _entry(dispatcher: Any) -> Callable[..., Any]:
-    """The compiled function itself. The dispatcher in front of it costs more than most of these operations."""
-    return next(iter(dispatcher.overloads.values())).entry_point
-
-
-load_acquire: Callable[[int], int] = _entry(_load_acquire)
-store_release: Callable[[int, int], None] = _entry(_store_release)
-full_fence: Callable[[], None] = _entry(_full_fence)
-reserve: Callable[[int, int, int, int], int] = _entry(_reserve)
-publish: Callable[[int], int] = _entry(_publish)
-scan: Callable[[int, int, int], int] = _entry(_scan)
-advance: Callable[[int, int], None] = _entry(_advance)
-park: Callable[[int], int] = _entry(_park)
-used: Callable[[int], int] = _entry(_used)
-take: Callable[[int], int] = _entry(_take)
-untake: Callable[[int, int], None] = _entry(_untake)
-give: Callable[[int, int], None] = _entry(_give)
-push_many: Callable[[int, int, int, int], int] = _entry(_push_many)
-must_ring: Callable[[int], int] = _entry(_must_ring)
-pop_many: Callable[[int, int, int, int, int], int] = _entry(_pop_many)
+load_acquire: Callable[[int], int] = _functions["load_acquire"]
+store_release: Callable[[int, int], int] = _functions["store_release"]
+full_fence: Callable[[], int] = _functions["full_fence"]
+reserve: Callable[[int, int, int, int], int] = _functions["reserve"]
+publish: Callable[[int], int] = _functions["publish"]
+scan: Callable[[int, int, int], int] = _functions["scan"]
+advance: Callable[[int, int], int] = _functions["advance"]
+park: Callable[[int], int] = _functions["park"]
+used: Callable[[int], int] = _functions["used"]
+take: Callable[[int], int] = _functions["take"]
+untake: Callable[[int, int], int] = _functions["untake"]
+give: Callable[[int, int], int] = _functions["give"]
+push_many: Callable[[int, int, int, int], int] = _functions["push_many"]
+must_ring: Callable[[int], int] = _functions["must_ring"]
+pop_many: Callable[[int, int, int, int, int], int] = _functions["pop_many"]

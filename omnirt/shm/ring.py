@@ -14,6 +14,8 @@ The operations on the hot path are the free functions of `atomics` on `state`, t
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -25,7 +27,14 @@ from omnirt.shm.atomics import ALIGN, CONTROL_BYTES, FIELDS, HEADER
 BATCH = 64
 """Records described by one scan."""
 
-_POP = 16
+Description = tuple[int, int, int, int, int, int]
+"""Where the head lies in `bytes`, its length; where the body lies, its length; slot or -1; tail after the record."""
+
+# By far the cheapest way from shared words to Python integers: 0.1 us a record (memoryview.tolist takes 0.4).
+_ROW = struct.Struct(f"{FIELDS}q")
+_ROW_BYTES = _ROW.size
+_unpack: Callable[[memoryview], Description] = _ROW.unpack_from  # pyright: ignore[reportAssignmentType]
+_iter_unpack: Callable[[memoryview], Iterator[Description]] = _ROW.iter_unpack  # pyright: ignore[reportAssignmentType]
 
 
 class StaleRecord(OmnirtError):
@@ -86,18 +95,23 @@ class Producer(_End):
 class Consumer(_End):
     def __init__(self, control: np.ndarray, data: np.ndarray, generation: int) -> None:
         super().__init__(control, data, generation)
-        rows = np.zeros(max(BATCH, _POP) * FIELDS, np.int64)
-        self.rows = memoryview(rows)
+        rows = np.zeros(BATCH * FIELDS, np.int64)
+        self._rows = rows.data.cast("B")
         self.rows_address: int = rows.ctypes.data
 
     def scan(self) -> int:
-        """Describe up to BATCH unread records in `rows`; how many. Raises StaleRecord."""
+        """Look at up to BATCH unread records; how many, for `described`. Raises StaleRecord."""
         count = atomics.scan(self.state, self.rows_address, BATCH)
         if count < 0:
             raise StaleRecord("the ring holds a record of another generation")
         return count
 
+    def described(self, count: int) -> Iterable[Description]:
+        """The `count` records of the last scan."""
+        return (_unpack(self._rows),) if count == 1 else _iter_unpack(self._rows[: count * _ROW_BYTES])
+
     def advance(self, tail: int) -> None:
+        """Give everything before `tail` (of the last record that is done with) back to the producer."""
         atomics.advance(self.state, tail)
 
     def park(self) -> bool:
@@ -111,7 +125,7 @@ class Consumer(_End):
             raise StaleRecord("the ring holds a record of another generation")
         if count == 0:
             return None
-        at, length, _, _, _, tail = self.rows[:FIELDS]
+        ((at, length, _, _, _, tail),) = self.described(1)
         record = bytes(self.bytes[at : at + length])
         atomics.advance(self.state, tail)
         return record

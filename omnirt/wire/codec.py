@@ -98,7 +98,7 @@ def _dtype(name: object) -> np.dtype:
     return dtype
 
 
-def _as_numpy(value: object) -> np.ndarray:
+def _as_numpy(value: Any) -> np.ndarray:
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             raise TypeError("arrays of objects do not travel; use a plain dtype")

@@ -10,9 +10,9 @@ hop k of the output the following must be known:
     pulses    0 .. k+3 hops     a frame of the STFT reaches two hops to either side,
     spectra   0 .. k+2          and so does the overlap-add
 
-hence the decoder runs four frames (50 ms of audio, no waiting) behind its input and gives the rest at a clause's end. At
-both ends of a clause the pulses are mirrored and the overlap-add is scaled for the windows that are missing there, as in
-a centred STFT of the whole clause.
+hence the decoder runs four frames (50 ms of audio, no waiting) behind its input and gives the rest at a clause's end.
+At both ends of a clause the pulses are mirrored and the overlap-add is scaled for the windows that are missing there,
+as in a centred STFT of the whole clause.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PulseSource:
 
     def __init__(self) -> None:
         self._pitch = np.zeros(0, np.float32)
-        """The pitch of the frame before the next hop (its own again at the very start), of its own and of later ones."""
+        """Of the frame before the next hop (at the very start its own once more), its own, and later ones."""
         self._cycles = 0.0
         """Sum of the frequency over all samples so far: 24,000 times the phase."""
 

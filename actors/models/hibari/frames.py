@@ -8,6 +8,7 @@ none.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ class AcousticFrames(Payload, frozen=True):
         begins = np.flatnonzero(self.lead >= 0)
         ends = np.flatnonzero(self.last) + 1
         cuts = sorted({0, len(self.f0), *begins.tolist(), *ends.tolist()})
-        for start, stop in zip(cuts, cuts[1:], strict=False):
+        for start, stop in pairwise(cuts):
             yield Part(self, start, stop)
 
 
@@ -95,8 +96,8 @@ class Spectra(NamedTuple):
                 leads[0] = lead
             last = np.zeros(stop - start, np.bool_)
             last[-1] = stop == count
-            spectra = (array[:, start:stop].T for array in self[:5])
-            yield AcousticFrames(*spectra, self.f0[start:stop], leads, last, shorten)
+            lh, theta, ln, lr, phi = (array[:, start:stop].T for array in self[:5])
+            yield AcousticFrames(lh, theta, ln, lr, phi, self.f0[start:stop], leads, last, shorten)
 
 
 def silence(frames: int) -> Spectra:

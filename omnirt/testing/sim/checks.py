@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from omnirt.clock import NS
+from omnirt.session.request import SUSPICIONS_MAX
 from omnirt.session.service import Done, Failed
 from omnirt.testing.sim.client import Client
 from omnirt.testing.sim.process import SimNode
@@ -13,9 +15,10 @@ from omnirt.testing.sim.process import SimNode
 if TYPE_CHECKING:
     from omnirt.testing.sim.world import World
 
-WAITING_MAX = 6
-"""Payloads one step of a simulated stage may emit on an edge: what may wait beyond the credit."""
-DEADLINE_SLACK_NS = 1_000_000
+WAITING_MAX = 12
+"""Payloads one step of a simulated stage may emit on an edge, for three values and a window of four coming in order."""
+DEADLINE_SLACK_NS = 20_000_000
+"""Some turns of the head's loop."""
 HUNG_FOR_NS = 6_000_000_000
 """A step limit of 1 s and a quarter, two looks, 3 s for an answer, and some."""
 
@@ -72,6 +75,11 @@ def check_client(world: World, client: Client) -> None:
         if world.scenario.drain_ns < 0:
             wrong("client", f"request {plan.tag} never arrived")
         return
+    if world.kills(client) > SUSPICIONS_MAX:
+        wrong("poison", f"request {plan.tag} took {world.kills(client)} processes with it")
+    deadline_s = plan.deadline_s or world.pipeline.plan.limits.deadline_s
+    if client.ended_ns > client.started_ns + int(deadline_s * NS) + DEADLINE_SLACK_NS:
+        wrong("deadline", f"request {plan.tag} ended at {client.ended_ns / NS:.3f} s, after its deadline")
     if client.endings != 1:
         wrong("ending", f"request {plan.tag} ended {client.endings} times")
     if not client.is_over:
@@ -89,7 +97,8 @@ def check_client(world: World, client: Client) -> None:
 
 def _check_done(world: World, client: Client) -> None:
     plan = client.plan
-    if plan.poison and _passes(world, client, plan.poison):
+    # (A guide may first be stepped when the request is over: at its end of input.)
+    if plan.poison and _passes(world, client, plan.poison) and not plan.poison.endswith("guide"):
         world.observer.wrong("content", f"request {plan.tag} is done though {plan.poison} raised for it")
     for modality, expected in _expected(world, client).items():
         got = client.got[modality]

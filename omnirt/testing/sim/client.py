@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from omnirt.errors import Cancelled, NotReady, OmnirtError, Overloaded
@@ -28,6 +29,7 @@ class Client:
         """The event that ended it."""
         self.endings = 0
         """Times the head said that it ended."""
+        self.ended_ns = 0
         self.machine: Any = None
         self.entry: Any = None
         self.is_over = False
@@ -43,11 +45,18 @@ class Client:
         self._reading: Any = None
         self._reads = 0
 
+    def _later(self, delay_ns: int, callback: Callable[[], None]) -> None:
+        """In a turn of the head's loop, where everything happens that a client asks for."""
+        self._ground.clock.after(delay_ns, lambda: self._loop.call_soon(callback))
+
     # ------------------------------------------------------------ submitting
 
+    def arrives(self, in_ns: int) -> None:
+        self._later(in_ns, self.arrive)
+
     def arrive(self) -> None:
-        plan, clock = self.plan, self._ground.clock
-        self.started_ns = clock.now_ns()
+        plan = self.plan
+        self.started_ns = self._ground.clock.now_ns()
         for modality, values in plan.inputs:
             self.given.setdefault(modality, []).extend(values)
         try:
@@ -63,9 +72,9 @@ class Client:
         if plan.is_open:
             self._give(list(plan.later))
         if plan.leaves_ns >= 0:
-            clock.after(plan.leaves_ns, self.leave)
+            self._later(plan.leaves_ns, self.leave)
         if plan.cancels_ns >= 0:
-            clock.after(plan.cancels_ns, self._cancel)
+            self._later(plan.cancels_ns, self._cancel)
 
     def _submit(self) -> Submit:
         plan = self.plan
@@ -95,7 +104,7 @@ class Client:
             if not self.is_over and self._extend((modality, values)):
                 self._give(chunks[1:])
 
-        self._ground.clock.after(delay_ns, give)
+        self._later(delay_ns, give)
 
     def _extend(self, chunk: tuple[str, tuple[int, ...]] | None) -> bool:
         """More input, or its end. False when it was refused, as it must be once the request is over."""
@@ -116,7 +125,7 @@ class Client:
         if self.is_over:
             return
         if self._reads == self.plan.stops_reading_after:
-            self._ground.clock.after(HANGS_ON_NS, self.leave)
+            self._later(HANGS_ON_NS, self.leave)
             return
         self._reads += 1
         self._reading = self._live.next()
@@ -127,7 +136,7 @@ class Client:
             return
         if isinstance(event, Output):
             self._look(event)
-            self._ground.clock.after(self.plan.read_ns, self._read)
+            self._later(self.plan.read_ns, self._read)
             return
         self.outcome = event
         if self.plan.late_extend and self._extend((self._pipeline.plan.inputs[0], (1,))):

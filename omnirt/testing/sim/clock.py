@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import inspect
 from collections.abc import Callable, Coroutine, Generator
 from itertools import count
 from random import Random
@@ -158,6 +159,8 @@ class SimLoop:
 
     def drive(self, coroutine: Coroutine[Any, Any, Any], done: Callable[[Any], None]) -> None:
         """Run a coroutine of production code to its next wait, and on from there when what it waits for is there."""
+        if inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED:
+            return  # the client left while it waited
         before = asyncio._get_running_loop()  # noqa: SLF001  what every loop does around its callbacks
         asyncio._set_running_loop(self)  # type: ignore[arg-type]  # noqa: SLF001
         try:

@@ -43,6 +43,10 @@ class SimReceived:
     def unpack(self, kind: type[P]) -> P:
         return unpack(kind, self.record.header, self._body)
 
+    @property
+    def is_lease(self) -> bool:
+        return self._held
+
     def own(self) -> None:
         if self._held:
             body = self._body.copy()

@@ -1,6 +1,7 @@
 """Watches everything that moves and notes what must not happen. Knows the rules, not the code that keeps them.
 
-    stale    no record leaves a process behind its fence
+    stale    no record leaves a process behind its fence, or for a request that has ended
+    epoch    a fence belongs to one attempt of one request, and each stage is opened once under it
     credit   no edge of a request carries more chunks than it lent, and none comes back twice
     order    chunks of an edge arrive as they were sent
 """
@@ -10,8 +11,9 @@ from __future__ import annotations
 import traceback
 import zlib
 
+from omnirt.ids import Fence
 from omnirt.testing.sim.clock import SimClock
-from omnirt.wire.messages import Chunk, Credit, Record
+from omnirt.wire.messages import Chunk, Credit, Open, Record
 from omnirt.wire.plan import Plan
 
 FINDINGS_MAX = 40
@@ -39,6 +41,9 @@ class Observer:
         self._clock = clock
         self._plan = plan
         self._flows: dict[tuple[int, int, int], Flow] = {}
+        self._owners: dict[Fence, int] = {}
+        self._opened: set[tuple[str, int, str, Fence]] = set()
+        self._over: set[int] = set()
 
     def wrong(self, kind: str, text: str) -> None:
         self.count(f"finding.{kind}")
@@ -64,6 +69,8 @@ class Observer:
         if self.epochs[fence.slot] != fence.epoch:
             name = type(record).__name__
             self.wrong("stale", f"{process} sent a {name} of edge {record.edge} behind its fence")
+        elif record.request in self._over:
+            self.wrong("stale", f"{process} sent for request {record.request}, which has ended")
         if isinstance(record, Chunk):
             flow = self._flow(record)
             flow.sent += 1
@@ -87,13 +94,21 @@ class Observer:
         if slab > self.fullest[1]:
             self.fullest[1] = slab
 
-    def forget(self, request: int) -> None:
-        """The request is over: nobody may send for it any more."""
+    def opened(self, process: str, incarnation: int, message: Open) -> None:
+        """A stage hears of a request."""
+        fence = message.fence
+        if self._owners.setdefault(fence, message.request) != message.request:
+            self.wrong("epoch", f"requests {self._owners[fence]} and {message.request} run under one fence")
+        key = (process, incarnation, message.stage, fence)
+        if key in self._opened:
+            self.wrong("epoch", f"{process} opens {message.stage} twice under one fence")
+        self._opened.add(key)
+
+    def over(self, request: int) -> None:
+        """Nobody may send for it any more."""
+        self._over.add(request)
         for key in [key for key in self._flows if key[1] == request]:
             del self._flows[key]
-
-    def flows(self) -> int:
-        return len(self._flows)
 
     def _flow(self, record: Record) -> Flow:
         key = (record.edge, record.request, record.fence.epoch)

@@ -203,6 +203,7 @@ class SimNode:
 
     def _to_cells(self, cells: SimCells, message: Open | Close | Ask) -> None:
         if isinstance(message, Open):
+            self.ground.observer.opened(self.name, self.incarnation, message)
             self.epochs[message.stage, message.request] = message.fence
             cells.open(message)
         elif isinstance(message, Close):

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from omnirt.session.service import Failed
 from omnirt.testing.faults import Fault, FaultKind, FaultPoint
 from omnirt.testing.sim.checks import check_client, check_end, check_idle, check_kill, check_rows
 from omnirt.testing.sim.client import Client
@@ -99,7 +100,7 @@ class World:
     def _arrives(self, plan: ClientPlan, in_ns: int) -> None:
         client = Client(plan, self.pipeline, self.ground, self.head, self.loop)
         self.clients.append(client)
-        self.clock.after(in_ns, client.arrive)
+        client.arrives(in_ns)
 
     def _settle(self, what: str) -> None:
         if not self.clock.run(events_max=self.clock.events + EVENTS_MAX):
@@ -139,15 +140,21 @@ class World:
             put(edge, event)
 
         entry.outlet.put = watched
+        if client.endings:
+            self.observer.over(entry.id)
 
     def _ended(self, submit: Any, outcome: Any) -> None:
-        for client in self.clients:
-            if client.plan.tag == submit.params["tag"]:
-                client.endings += 1
-                self.observer.note(f"ended {client.plan.tag} {outcome}")
-                name = outcome.failure.code if hasattr(outcome, "failure") else "done"
-                self.observer.count(f"ended.{name}")
-                self.observer.forget(client.entry.id if client.entry is not None else 0)
+        client = next(client for client in self.clients if client.plan.tag == submit.params["tag"])
+        client.endings += 1
+        client.ended_ns = self.clock.now_ns()
+        self.observer.note(f"ended {client.plan.tag} {outcome}")
+        self.observer.count(f"ended.{outcome.failure.code if isinstance(outcome, Failed) else 'done'}")
+        if client.entry is None:
+            return  # over before its submission returned
+        self.observer.over(client.entry.id)
+        held = sum(getattr(body, "is_lease", False) for _, body in client.entry.outlet.events)
+        if held:
+            self.observer.wrong("lease", f"request {client.plan.tag} has ended and its outlet holds {held} leases")
 
     # ------------------------------------------------------------ faults
 
@@ -172,6 +179,10 @@ class World:
         strikes = self._strikes.get(tag, 0)
         self._strikes[tag] = strikes + 1
         return strikes < lives
+
+    def kills(self, client: Client) -> int:
+        """How many processes it took with it."""
+        return min(client.plan.lives, self._strikes.get(client.plan.tag, 0))
 
     def _strike(self, node: SimNode, tag: int, lives: int) -> None:
         if not node.is_dying and self._may_strike(tag, lives):

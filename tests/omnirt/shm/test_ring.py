@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from omnirt.shm import atomics
-from omnirt.shm.atomics import CONTROL_BYTES, FIELDS
+from omnirt.shm.atomics import CONTROL_BYTES
 from omnirt.shm.ring import BATCH, Consumer, Producer, StaleRecord, body_at
 from omnirt.shm.segment import Segment
 
@@ -42,11 +42,9 @@ def push(producer: Producer, head: bytes, body: bytes = b"") -> bool:
 def read(consumer: Consumer) -> list[tuple[bytes, bytes]]:
     count = consumer.scan()
     found: list[tuple[bytes, bytes]] = []
-    for index in range(count):
-        at, size, body, nbytes, slot, tail = consumer.rows[index * FIELDS : (index + 1) * FIELDS]
+    for at, size, body, nbytes, slot, tail in consumer.described(count) if count else ():
         assert slot == -1
         found.append((bytes(consumer.bytes[at : at + size]), bytes(consumer.bytes[body : body + nbytes])))
-    if count:
         consumer.advance(tail)
     return found
 
@@ -97,7 +95,7 @@ class RingAgainstDeque(RuleBasedStateMachine):
         some = data.draw(st.integers(1, count))
         for _ in range(some):
             self.model.popleft()
-        self.consumer.advance(self.consumer.rows[some * FIELDS - 1])
+        self.consumer.advance(list(self.consumer.described(count))[some - 1][-1])
 
     @rule(size=st.sampled_from([8, 24, 64]), count=st.integers(0, 20))
     def push_many(self, size: int, count: int) -> None:

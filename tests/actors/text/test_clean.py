@@ -1,0 +1,30 @@
+"""Characters and markup."""
+
+import pytest
+
+from omnirt.actors.text.clean import clean
+
+
+@pytest.mark.parametrize(
+    ("written", "plain"),
+    [
+        ("\u201cIt\u2019s\u201d", '"It\'s"'),
+        ("a\u00a0b\u200bc\td\ne", "a bc d e"),
+        ("[note] {brace}", "(note) (brace)"),
+        ("wait\u2026", "wait..."),
+        ("**bold** and *it* and `code` and ~~gone~~", "bold and it and code and gone"),
+        ("_under_ but snake_case", "under but snake_case"),
+        ("# Title", "Title"),
+        ("- item", "item"),
+        ("[page](https://a.b/c)", "page (https://a.b/c)"),
+        ("2\u00bd cups, \u00be done", "2 1/2 cups, 3/4 done"),
+        ("\u0661\u0662", "12"),
+        ("\uff21\uff22\uff11", "AB1"),
+        ("na\u00efve caf\u00e9", "na\u00efve caf\u00e9"),
+        ("2 * 3 * 4", "2 * 3 * 4"),
+        ("\ufb01ne", "fine"),
+        ("\x07bell\x00", "bell"),
+    ],
+)
+def test_each_character_gets_one_plain_spelling(written, plain):
+    assert clean(written) == plain

@@ -1,0 +1,137 @@
+"""Each node x {SIGKILL, SIGSTOP} x {idle, loading, mid-stream, draining}, in real processes.
+
+One head goes through the four phases for one node and one signal (a tour). Whatever happens, every request ends before
+its deadline, done or with a typed error, the service comes back by itself, and nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from omnirt.testing.aftermath import PATIENCE_S, pid_of, ready, settled, until
+from omnirt.testing.frail import expected
+from omnirt.testing.live import Answer, ask, in_a_loop, read_all, running, text_request
+from omnirt.testing.processes import descriptors, segments
+
+FRAIL = str(Path(__file__).with_name("frail.toml"))
+CHUNKS = 60
+HOLD = 150
+"""Steps a request keeps silent: longer than it takes to strike."""
+TOURS_AT_ONCE = 4
+pytestmark = pytest.mark.kill
+
+
+def request(seed: int, orders: str = f"chunks={CHUNKS}") -> Any:
+    return text_request(orders, ("audio",), seed=seed)
+
+
+def is_right(answer: Answer, seed: int, chunks: int = CHUNKS) -> bool:
+    return answer.code == "done" and np.array_equal(answer.samples, expected(seed, chunks))
+
+
+class Tour:
+    def __init__(self, head: Any, node: str, number: signal.Signals, turn: int) -> None:
+        self.head = head
+        self.node = node
+        self.number = number
+        self.turn = turn
+
+    def strike(self) -> None:
+        os.kill(pid_of(self.head, self.node), self.number)
+
+    async def run(self) -> None:
+        for phase in (self.idle, self.loading, self.mid_stream):
+            await phase()
+            await ready(self.head)
+            assert is_right(await ask(self.head, request(99)), 99), "the service is not what it was"
+            assert await settled(self.head) == []
+        await self.draining()
+
+    async def idle(self) -> None:
+        self.strike()
+        answers = await asyncio.gather(*(ask(self.head, request(seed)) for seed in range(3)))
+        assert all(is_right(answer, seed) for seed, answer in enumerate(answers)), [each.end for each in answers]
+
+    async def loading(self) -> None:
+        """Struck as soon as it exists, while it starts, or in the load of its stage."""
+        supervised = self.head._supervisor._nodes[self.node]
+        life = supervised.incarnation
+        os.kill(pid_of(self.head, self.node), signal.SIGKILL)
+        wanted = "half way" if self.turn % 3 == 2 else ""
+        await until(
+            lambda: supervised.incarnation > life and self.is_running() and supervised.heard.endswith(wanted),
+            f"{self.node} loads again",
+        )
+        await asyncio.sleep(0.2 * (self.turn % 3 == 1))
+        self.strike()
+        assert self.head.state().state == "unavailable"
+
+    def is_running(self) -> bool:
+        return (self.node, 0) in self.head._processes
+
+    async def mid_stream(self) -> None:
+        """Those that gave output end typed, those that did not are answered all the same."""
+        streams, asked = await self.start(3)
+        quiet = [asyncio.ensure_future(ask(self.head, request(seed, f"chunks=5 hold={HOLD}"))) for seed in range(3)]
+        await asyncio.sleep(0.02)
+        self.strike()
+        for answer in await asyncio.gather(*asked):
+            assert answer.code == "stage_lost", answer.end
+        for seed, answer in enumerate(await asyncio.gather(*quiet)):
+            assert is_right(answer, seed, 5), answer.end
+        assert len(streams) == 3
+
+    async def draining(self) -> None:
+        """The drain goes on to its end; who waits for the lost node is served by the next one."""
+        _, asked = await self.start(2)
+        quiet = [asyncio.ensure_future(ask(self.head, request(7, f"chunks=5 hold={HOLD}")))] if self.turn % 2 else []
+        await asyncio.sleep(0.02)
+        self.head.drain()
+        assert self.head.state().state == "draining"
+        self.strike()
+        for answer in await asyncio.gather(*asked):
+            assert answer.code == "stage_lost", answer.end
+        for answer in await asyncio.gather(*quiet):
+            assert is_right(answer, 7, 5), answer.end
+        assert await asyncio.wait_for(self.head.finished, PATIENCE_S) == 0
+        assert self.head._children.alive() == 0
+
+    async def start(self, count: int) -> tuple[list[Any], list[asyncio.Task[Answer]]]:
+        """Streams that have begun to give output."""
+        lives = [self.head.submit(request(seed, "chunks=100000")) for seed in range(count)]
+        for live in lives:
+            await asyncio.wait_for(live.next(), PATIENCE_S)
+        return lives, [asyncio.ensure_future(read_all(live)) for live in lives]
+
+
+def test_every_node_survives_every_signal_in_every_phase(soak: bool) -> None:
+    turns = 20 if soak else 3
+    places = asyncio.Semaphore(TOURS_AT_ONCE)
+
+    async def tour(node: str, number: signal.Signals, turn: int) -> str:
+        try:
+            async with places, running(FRAIL) as head:
+                await Tour(head, node, number, turn).run()
+        except Exception as error:
+            error.add_note(f"{node}, {number.name}, turn {turn}")
+            raise
+        return ""
+
+    async def body() -> None:
+        cases = itertools.product(range(turns), ("spring.0", "mill.0"), (signal.SIGKILL, signal.SIGSTOP))
+        async with asyncio.TaskGroup() as group:
+            for turn, node, number in cases:
+                group.create_task(tour(node, number, turn))
+
+    before = descriptors()
+    in_a_loop(body())
+    assert descriptors() <= before
+    assert not segments(os.getpid())
