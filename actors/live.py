@@ -48,6 +48,10 @@ class LiveRequest:
         modality = self._modalities[edge]
         return Output(modality, event.unpack(MODALITIES[modality]))
 
+    def has_output(self) -> bool:
+        events = self._outlet.events
+        return bool(events) and events[0][0] >= 0
+
     def extend(self, modality: str, payload: Payload) -> None:
         self._ask(Extend(modality, payload))
 

@@ -15,6 +15,8 @@ from omnirt.session.service import Done, Failed, Live, Output
 from omnirt.wire.payload import Payload, Pcm
 
 TOKENS_PER_SECOND = 20
+TOGETHER_BYTES = 16 << 10
+"""What is ready goes out in one write, up to about this much: a write costs more than a chunk under load."""
 
 
 class SpeechAudio:
@@ -39,6 +41,10 @@ class SpeechAudio:
             event = await self._live.next()
             if isinstance(event, Output):
                 piece = await self._encode(event.payload)
+                while len(piece) < TOGETHER_BYTES and self._live.has_output():
+                    event = await self._live.next()
+                    assert isinstance(event, Output)
+                    piece += await self._encode(event.payload)
             elif isinstance(event, Done):
                 self._over = True
                 self._usage = event.usage

@@ -61,6 +61,10 @@ class Live(Protocol):
         """The next event; after Done or Failed there is none. Exactly one of the two ends every request."""
         ...
 
+    def has_output(self) -> bool:
+        """Whether `next` would give an Output without waiting: what is ready may travel together."""
+        ...
+
     def extend(self, modality: str, payload: Payload) -> None:
         """More input. Raises Cancelled when the request is over, Overloaded when too much is waiting."""
         ...

@@ -204,6 +204,9 @@ class ScriptedLive:
         self._finish()
         return Failed(Failure(Cancelled.code, "the request was cancelled"))
 
+    def has_output(self) -> bool:
+        return False
+
     def extend(self, modality: str, payload: Payload) -> None:
         raise Cancelled("scripted requests take no further input")
 

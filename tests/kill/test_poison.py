@@ -27,7 +27,7 @@ def is_right(answer: Answer, seed: int) -> bool:
 
 async def with_mates(head: Any, orders: str) -> tuple[Answer, list[Answer]]:
     """The answer to a request with these orders, and to six others that are in its steps."""
-    mates = [ask(head, text_request(f"chunks={CHUNKS} hold=40", ("audio",), seed=seed)) for seed in range(6)]
+    mates = [ask(head, text_request(f"chunks={CHUNKS} hold=150", ("audio",), seed=seed)) for seed in range(6)]
     culprit, *answers = await asyncio.gather(ask(head, text_request(orders, ("audio",), seed=66)), *mates)
     return culprit, answers
 

@@ -75,6 +75,9 @@ class SimFences:
         self._epochs[slot] += 1
         return self._epochs[slot]
 
+    def epoch(self, slot: int) -> int:
+        return self._epochs[slot]
+
     def close(self) -> None: ...
 
 

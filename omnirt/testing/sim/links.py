@@ -6,7 +6,7 @@ so a payload that is read after its release shows. Sizes are the plan's: a full 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -125,8 +125,15 @@ class SimLink:
         out.pipe.put((record, body, size, leased))
 
     def pump(self, deliver: Deliver) -> int:
+        return self._take(self._in.pipe.arrived(), deliver)
+
+    def drain(self, deliver: Deliver) -> int:
+        """Everything that was sent: a delay is that of the doorbell, the memory is there at once."""
+        return self._take(self._in.pipe.all(), deliver)
+
+    def _take(self, items: Iterator[Any], deliver: Deliver) -> int:
         count = 0
-        for record, body, size, leased in self._in.pipe.arrived():
+        for record, body, size, leased in items:
             if self._closed:
                 break
             self._in.bytes_used -= size
@@ -139,9 +146,6 @@ class SimLink:
             self.observer.arrives(self.owner, record)
             deliver(record, received)  # type: ignore[arg-type]
         return count
-
-    def drain(self, deliver: Deliver) -> int:
-        return self.pump(deliver)
 
     def occupancy(self) -> Occupancy:
         out, into = self._out, self._in

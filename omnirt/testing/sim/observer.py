@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import traceback
 import zlib
+from collections.abc import Callable
 
-from omnirt.ids import Fence
+from omnirt.ids import CLIENT, Fence
 from omnirt.testing.sim.clock import SimClock
 from omnirt.wire.messages import Chunk, Credit, Open, Record
 from omnirt.wire.plan import Plan
@@ -38,6 +39,7 @@ class Observer:
         self.counts: dict[str, int] = {}
         self.fullest = [0.0, 0.0]
         """The highest share of a ring and of a slab ever in use."""
+        self.on_first_output: Callable[[str, Chunk], None] = lambda process, record: None
         self._clock = clock
         self._plan = plan
         self._flows: dict[tuple[int, int, int], Flow] = {}
@@ -72,6 +74,8 @@ class Observer:
         elif record.request in self._over:
             self.wrong("stale", f"{process} sent for request {record.request}, which has ended")
         if isinstance(record, Chunk):
+            if record.seq == 0 and self._plan.edges[record.edge].target == CLIENT:
+                self.on_first_output(process, record)
             flow = self._flow(record)
             flow.sent += 1
             limit = self._plan.edges[record.edge].credit

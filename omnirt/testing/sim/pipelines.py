@@ -203,7 +203,7 @@ def generated(random: Random, shape: str = "") -> SimPipeline:
         stage=tuple(builder.stages),
         edge=tuple(builder.edges),
         node={group: NodeSpec(replicas=random.choice((1, 1, 2, 2, 3))) for group in _used(builder.stages)},
-        limits=LimitsPlan(requests_max=random.randint(2, 6), queue_max=random.randint(0, 8), deadline_s=DEADLINE_S),
+        limits=LimitsPlan(requests_max=random.choice((1, 2, 2, 3, 4, 6)), queue_max=random.choice((0, 2, 8, 32)), deadline_s=DEADLINE_S),
         restart=RestartPlan(intensity=60, backoff_max_s=1.0),
     )
     lossy = frozenset(edge.to.partition(".")[2] for edge in builder.edges if edge.overflow == "drop_oldest")

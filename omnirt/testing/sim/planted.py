@@ -107,44 +107,32 @@ def slot_used_at_once() -> AbstractContextManager[None]:
     return changed(orchestrator, "_close", plant)
 
 
+def _same_epoch(call: Any) -> Any:
+    """A part of the orchestrator, run so that it raises no epoch."""
+
+    def kept(self: Any, entry: Any, *args: Any) -> None:
+        world, raise_epoch = self._world, self._world.raise_epoch
+        world.raise_epoch = world._fences.epoch
+        try:
+            call(self, entry, *args)
+        finally:
+            world.raise_epoch = raise_epoch
+
+    return kept
+
+
 def retry_without_new_epoch() -> AbstractContextManager[None]:
+    def plant(call: Any) -> Any:
+        same = _same_epoch(call)
+        return lambda self, entry, *args: (same if entry.machine.state is State.LOST else call)(self, entry, *args)
+
     orchestrator = _actors("orchestrator:Orchestrator")
-
-    def again(on_again: Any) -> Any:
-        def same(self: Any, message: Any) -> None:
-            world = self._world
-            raise_epoch = world.raise_epoch
-            world.raise_epoch = lambda slot: world._fences._epochs[slot]
-            try:
-                on_again(self, message)
-            finally:
-                world.raise_epoch = raise_epoch
-
-        return same
-
-    def handlers(table: dict[type, Any]) -> dict[type, Any]:
-        kind = _actors("session:Again")
-        return {**table, kind: again(table[kind])}
-
-    return changed(orchestrator, "_handlers", handlers)
+    return pair(changed(orchestrator, "_close", plant), changed(orchestrator, "_start", plant))
 
 
 def end_without_new_epoch() -> AbstractContextManager[None]:
     """A slot goes from one request to the next, and only the next start raises its epoch."""
-
-    def plant(close: Any) -> Any:
-        def without(self: Any, entry: Any) -> None:
-            world = self._world
-            raise_epoch = world.raise_epoch
-            world.raise_epoch = lambda slot: world._fences._epochs[slot]
-            try:
-                close(self, entry)
-            finally:
-                world.raise_epoch = raise_epoch
-
-        return without
-
-    return changed(_actors("orchestrator:Orchestrator"), "_close", plant)
+    return changed(_actors("orchestrator:Orchestrator"), "_close", _same_epoch)
 
 
 # ---------------------------------------------------------------- credit

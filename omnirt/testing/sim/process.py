@@ -273,8 +273,9 @@ class SimNode:
         return self.links.get(process)
 
     def drain(self) -> None:
+        assert self.cells is not None
         for link in self.links.values():
-            self._pump(link)
+            link.drain(self.cells.record)
 
     def tell_head(self, message: ToHead) -> None:
         self._socket.to_head.put((encode(message), []))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
 from msgspec import Struct
 
 from omnirt.testing.faults import BadLoad, Fault, FaultKind, FaultPoint, LoadFault
@@ -54,6 +55,8 @@ class Scenario(Struct, frozen=True):
     clients: tuple[ClientPlan, ...]
     faults: tuple[Fault, ...]
     bad_loads: tuple[BadLoad, ...]
+    crossings: int
+    """How many times a node dies just when another one sends the first output of a request they share."""
     drain_ns: int = -1
     """When the head is told to stop, after all nodes were up; -1: at the end."""
 
@@ -70,6 +73,9 @@ def drawn(seed: int, shape: str = "") -> Scenario:
     )
     span_ns = random.choice((200 * MS, S, 3 * S))
     clients = tuple(_client(random, tag, pipeline, span_ns) for tag in range(1, random.randint(4, 22)))
+    if not shape and random.random() < 0.15:
+        clients = _storm(random, pipeline, clients)
+        delays = msgspec.structs.replace(delays, head_ns=5 * MS)
     calm = shape == "chain" or random.random() < 0.15
     drains = not shape and random.random() < 0.1
     return Scenario(
@@ -79,6 +85,7 @@ def drawn(seed: int, shape: str = "") -> Scenario:
         clients=clients,
         faults=() if calm else _faults(random, pipeline, span_ns),
         bad_loads=() if calm else _bad_loads(random, pipeline),
+        crossings=0 if calm else random.choice((0, 0, 2, 4)),
         drain_ns=random.randrange(span_ns) if drains else -1,
     )
 
@@ -113,6 +120,20 @@ def _client(random: Random, tag: int, pipeline: SimPipeline, span_ns: int) -> Cl
         deadline_s=20.0 if rude < 0.08 else random.choice((0.001, 0.05, 0.3)) if 0.25 <= rude < 0.3 else None,
         affinity=random.choice(("a", "b")) if random.random() < 0.2 else "",
         **odd,  # type: ignore[arg-type]
+    )
+
+
+def _storm(random: Random, pipeline: SimPipeline, clients: tuple[ClientPlan, ...]) -> tuple[ClientPlan, ...]:
+    """More than there are places for, who come at once, speak large chunks, and mostly leave again soon."""
+    again = tuple(_client(random, tag + 100, pipeline, 1) for tag in range(random.randint(10, 40)))
+    return tuple(
+        msgspec.structs.replace(
+            plan,
+            at_ns=random.randrange(100 * MS),
+            leaves_ns=random.randrange(60 * MS) if random.random() < 0.7 else -1,
+            public_id=f"r{plan.tag}",
+        )
+        for plan in clients + again
     )
 
 

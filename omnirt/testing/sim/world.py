@@ -23,6 +23,7 @@ from omnirt.testing.sim.ground import Ground
 from omnirt.testing.sim.head import SimChildren, simulated_head
 from omnirt.testing.sim.process import SimNode
 from omnirt.testing.sim.scenario import ClientPlan, Scenario, drawn
+from omnirt.wire.messages import Chunk
 from omnirt.wire.plan import Plan
 
 EVENTS_MAX = 400_000
@@ -58,7 +59,9 @@ class World:
         self.clients: list[Client] = []
         self.bulky = _bulky(scenario.pipeline.plan)
         """Stages that may get a whole stream in one chunk, and so may emit any number of payloads in one step."""
+        self._crossings = scenario.crossings
         self._strikes: dict[int, int] = {}
+        self.observer.on_first_output = self._cross
         self.head.on_ended = self._ended
         self.head.note_entry = self._note_entry
         self.ground.strike = self._strike
@@ -173,6 +176,15 @@ class World:
             node.deaf_to_pings = True
         else:
             node.stop(fault.for_ns if fault.kind is FaultKind.PAUSE else None)
+
+    def _cross(self, process: str, record: Chunk) -> None:
+        """The first output of a request leaves: another node that holds it dies within the same moment."""
+        entry = self.head.orchestrator_actor()._entries.get(record.request)
+        others = sorted(set(entry.nodes.values()) - {process}) if entry is not None else []
+        if self._crossings and others and self.ground.random.random() < 0.3:
+            self._crossings -= 1
+            node = self.children.nodes[self.ground.random.choice(others)]
+            self.clock.after(self.ground.data_ns(), lambda: node.end("signal", 11))
 
     def _may_strike(self, tag: int, lives: int) -> bool:
         """A request that kills does so `lives` times."""

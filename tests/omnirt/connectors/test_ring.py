@@ -270,3 +270,28 @@ link.send(Chunk(1, 1, Fence(1, 1), 1, packing.header), packing)
     assert (received.unpack(Latents).latents == 5).all()
     received.release()
     control.close()
+
+
+def test_a_reader_that_polls_before_it_parks_is_not_rung_for_meanwhile() -> None:
+    near, far = connect()
+    seen: list[int] = []
+
+    def deliver(record: Record, _: Received | None) -> None:
+        seen.append(record.request)
+
+    near.send(End(1, 0, FENCE, 0))
+    assert far.clear()
+    for number in range(1, 4):
+        near.send(End(1, number, FENCE, 0))
+        assert not select.select([far.fileno()], [], [], 0)[0]
+        assert far.drain(deliver) > 0
+    near.send(End(1, 4, FENCE, 0))
+    assert not far.park(), "one came in between"
+    assert far.drain(deliver) == 1
+    assert far.park()
+    near.send(End(1, 5, FENCE, 0))
+    assert select.select([far.fileno()], [], [], 0)[0]
+    assert far.pump(deliver) == 1
+    assert seen == list(range(6))
+    far.close()
+    assert not far.clear()

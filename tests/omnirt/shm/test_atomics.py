@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pytest
 
-from omnirt.shm import atomics, operations
+from omnirt.shm import atomics
 
 
 @pytest.fixture

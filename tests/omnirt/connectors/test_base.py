@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from omnirt.connectors.base import LinkBroken, LinkClosed, LinkError, LinkFull, PayloadTooLarge, Received
+from omnirt.errors import OmnirtError
+from omnirt.wire.codec import Packing
+from omnirt.wire.payload import Latents
+
+
+def received(values: np.ndarray) -> Received:
+    packing = Packing(Latents(values))
+    body = np.zeros(packing.nbytes, np.uint8)
+    packing.write(body)
+    return Received(packing.header, body.tobytes())
+
+
+@pytest.mark.parametrize("kind", [LinkFull, LinkClosed, LinkBroken])
+def test_every_link_error_names_its_peer(kind: type[LinkError]) -> None:
+    error = kind("gone", peer="speech.0")
+    assert isinstance(error, OmnirtError)
+    assert error.peer == "speech.0"
+    assert error.failure().code == kind.code
+
+
+def test_a_payload_too_large_says_which_edge_and_what_to_change() -> None:
+    error = PayloadTooLarge(peer="speech.0", edge=3, nbytes=2000, limit_bytes=1000)
+    for part in ("edge 3", "speech.0", "2000 bytes", "1000 bytes", "chunk_bytes_max"):
+        assert part in error.message
+
+
+def test_a_small_payload_is_its_own_memory_and_releasing_it_changes_nothing() -> None:
+    arrival = received(np.arange(5, dtype=np.int32))
+    arrays = [arrival.unpack(Latents).latents]
+    arrival.release()
+    arrival.release()
+    arrays.append(arrival.unpack(Latents).latents)
+    for array in arrays:
+        assert array.tolist() == [0, 1, 2, 3, 4]
+        assert not array.flags.writeable
+    assert arrival.nbytes == len(arrival.body) == 64
