@@ -50,6 +50,7 @@ from omnirt.runtime.supervisor import Supervisor
 from omnirt.session.service import Done, Failed, ServiceState, StageState, Submit
 from omnirt.shm.board import Board
 from omnirt.shm.fences import FencePage
+from omnirt.shm.segment import SharedMemoryFull
 from omnirt.wire.messages import (
     Answer,
     Ask,
@@ -179,6 +180,8 @@ class Head:
 
     def close(self) -> None:
         """Kill what is left and give everything back. Blocks for a moment; the last thing a head does."""
+        if self._timer is not None:
+            self._timer.cancel()  # or it would start a node again
         self._children.terminate_all(KILL_S)
         for process in self._processes.values():
             process.channel.close()
@@ -318,8 +321,15 @@ class Head:
             self._lines[key], len(self._lines),
         )  # fmt: skip
         process.channel.send(encode(boot), [self._fences.fd, self._board.fd])
-        if effect.rank == 0:
-            self._link_up(process)
+        try:
+            if effect.rank == 0:
+                self._link_up(process)
+        except (SharedMemoryFull, OSError) as error:
+            if effect.incarnation == 1:
+                raise
+            log.error("it cannot be linked: %s", error, extra={"node": effect.node})
+            self._children.kill(*key, effect.incarnation)  # to be tried again, with the patience of a restart
+            return
         process.channel.send(encode(Load()))
 
     def _link_up(self, process: Process) -> None:
@@ -451,7 +461,8 @@ class Head:
             link.pump(self._deliver)
         except LinkBroken as error:
             self._broken(link, error)
-        self._run()
+        finally:
+            self._run()
 
     def _read(self, node: str) -> None:
         """Take what has arrived from this node; its doorbell need not have rung."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from omnirt.actors.session import Cancel, EndInput, Extend, Outlet, Read
 from omnirt.errors import Cancelled, StageLost

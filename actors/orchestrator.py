@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from omnirt.actors.places import Places
 from omnirt.actors.session import (
     Again,
     Cancel,
@@ -32,7 +33,6 @@ from omnirt.actors.session import (
     Started,
     deadline_from,
 )
-from omnirt.actors.places import Places
 from omnirt.clock import Clock
 from omnirt.errors import InvalidRequest, NotReady, OmnirtError, Overloaded, StageLost
 from omnirt.ids import CLIENT, HEAD, Fence
@@ -170,7 +170,7 @@ class Orchestrator(Actor):
         self._refs: dict[str, Ref] = {}
         self._places = Places(plan.limits.requests_max)
         self._entries: dict[int, Entry] = {}
-        self._line: OrderedDict[int, Entry] = OrderedDict()
+        self._line: dict[int, Entry] = {}
         """Waiting for a slot or for a replica, first come first served."""
         self._public: dict[str, set[int]] = {}
         self._finished: OrderedDict[str, None] = OrderedDict()
@@ -240,8 +240,10 @@ class Orchestrator(Actor):
             mine = sum(1 for entry in self._entries.values() if entry.submit.key == submit.key)
             if mine >= limits.per_key_max:
                 raise Overloaded(f"this key has {mine} requests already; {limits.per_key_max} are allowed")
-        if not self._places.free and len(self._line) >= limits.queue_max:
-            raise Overloaded(f"{limits.requests_max} requests run and {len(self._line)} wait already")
+        # Not by free slots: one that is being closed serves the next request in a moment.
+        if len(self._entries) >= limits.requests_max + limits.queue_max:
+            waiting = len(self._line)
+            raise Overloaded(f"{len(self._entries) - waiting} requests run and {waiting} wait already")
 
     def _spawn_session(self, entry: Entry) -> None:
         limits = self._plan.limits
@@ -270,9 +272,7 @@ class Orchestrator(Actor):
     def _start_waiting(self) -> None:
         """Start who can be started, in order of arrival. One that waits for a replica lets others pass."""
         for entry in list(self._line.values()):
-            if entry.slot < 0 and not self._places.free:
-                break
-            if entry.slot >= 0 and self._places.is_closing(entry.slot):
+            if self._places.is_closing(entry.slot) if entry.slot >= 0 else not self._places.free:
                 continue
             nodes = self._choose(entry)
             if nodes is not None:
@@ -386,7 +386,7 @@ class Orchestrator(Actor):
         self._close(entry)
         entry.alone = message.alone
         self._line[entry.id] = entry
-        self._line.move_to_end(entry.id, last=False)  # it was here before those who wait
+        self._line = dict(sorted(self._line.items()))  # back to its place: ids rise with arrival
         self._start_waiting()
 
     def _session_down(self, entry: Entry, down: Down) -> None:

@@ -3,7 +3,8 @@
 A producer (this process) and a consumer (a forked child) run the same list of phases:
 
     rtt    ping-pong without pause
-    one    one way, paced: the consumer acknowledges, the producer waits 100 us, so a blocking consumer sleeps.
+    one    one way, paced: the consumer acknowledges in a shared word that the producer watches, then the producer waits
+           100 us, so a blocking consumer has slept that long and no longer, as in the wake ceilings.
            From before the producer's `send` to a readable array in the consumer's hands.
     rate   pipelined, with the transport's own back-pressure
 """
@@ -11,6 +12,7 @@ A producer (this process) and a consumer (a forked child) run the same list of p
 from __future__ import annotations
 
 import asyncio
+import mmap
 import multiprocessing
 import os
 import resource
@@ -123,10 +125,14 @@ def _phases(scale: float) -> list[tuple[str, int, int]]:
 def measure(peer: Peer, mode: str, scale: float) -> dict[str, list[float]]:
     """`kind size` -> p50 and p99 in us (rtt, one) or records per second and bytes per ns (rate)."""
     phases = _phases(scale)
-    return pair(lambda link: _produce(link, peer, phases), lambda link: _consume(link, peer, mode, phases))
+    taken = memoryview(mmap.mmap(-1, 4096)).cast("Q")
+    return pair(
+        lambda link: _produce(link, peer, phases, taken),
+        lambda link: _consume(link, _Consumer(peer, taken), mode, phases),
+    )
 
 
-def _produce(link: Any, peer: Peer, phases: list[tuple[str, int, int]]) -> dict[str, list[float]]:
+def _produce(link: Any, peer: Peer, phases: list[tuple[str, int, int]], taken: memoryview) -> dict[str, list[float]]:
     peer.open(0)
     assert link.poll(60), "the consumer did not start"
     link.recv()
@@ -138,12 +144,13 @@ def _produce(link: Any, peer: Peer, phases: list[tuple[str, int, int]]) -> dict[
         if kind == "rtt":
             rows[f"rtt {size}"] = list(percentiles_us([_round_trip(peer, source) for _ in range(count)]))
         elif kind == "one":
-            for _ in range(count):
+            for number in range(taken[0] + 1, taken[0] + count + 1):
                 spin_us(GAP_US)
                 stamp[0] = now_ns()
                 peer.send(source)
-                peer.receive()
-                peer.release()
+                deadline = now_ns() + 10_000_000_000
+                while taken[0] != number:
+                    assert now_ns() < deadline, "a record was lost"
         else:
             for _ in range(min(WARM_UP, count // 4)):
                 peer.send(source)  # every slot and page once
@@ -176,8 +183,9 @@ def _round_trip(peer: Peer, source: np.ndarray) -> int:
 class _Consumer:
     """What the consumer does with each array, whether it waits blocking or in a coroutine."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, taken: memoryview) -> None:
         self.peer = peer
+        self.taken = taken
         self.one_way: dict[int, list[int]] = {}
         self.acknowledgement = np.zeros(64, np.uint8)
         self.stamp = self.acknowledgement[:8].view(np.uint64)
@@ -196,7 +204,7 @@ class _Consumer:
         del array
         self.peer.release()
         if kind == "one":
-            self.peer.send(self.acknowledgement)
+            self.taken[0] += 1
 
     def finish(self, kind: str, size: int, count: int) -> None:
         if kind != "one" and count <= WARM_UP:
@@ -208,9 +216,9 @@ class _Consumer:
             self.peer.send(self.acknowledgement)
 
 
-def _consume(link: Any, peer: Peer, mode: str, phases: list[tuple[str, int, int]]) -> None:
+def _consume(link: Any, consumer: _Consumer, mode: str, phases: list[tuple[str, int, int]]) -> None:
+    peer = consumer.peer
     peer.open(1)
-    consumer = _Consumer(peer)
     if mode == "block":
         link.send("ready")
         for kind, size, count in phases:

@@ -26,7 +26,7 @@ class Timer(Protocol):
 class Clock(Protocol):
     def now_ns(self) -> int: ...
 
-    def call_at(self, when_ns: int, callback: Callable[[], None]) -> Timer:
+    def call_at(self, when_ns: int, callback: Callable[[], object]) -> Timer:
         """Call once, at `when_ns` or as soon after as possible, on the caller's loop."""
         ...
 
@@ -40,5 +40,5 @@ class LoopClock:
     def now_ns(self) -> int:
         return time.monotonic_ns()
 
-    def call_at(self, when_ns: int, callback: Callable[[], None]) -> Timer:
+    def call_at(self, when_ns: int, callback: Callable[[], object]) -> Timer:
         return self._loop.call_later(max(0.0, (when_ns - time.monotonic_ns()) / NS), callback)

@@ -1,8 +1,8 @@
 """Text in, acoustic frames out: the first half of the hibari voice.
 
-Text may arrive in pieces; it is cut into clauses, the first one short. A step does one clause, of the request that has
-had the least speech so far, so a long text delays nobody by more than a clause and a cancelled one stops after it. What
-a request gets depends on its own text, voice and speed alone.
+Text may arrive in pieces; it is cut into clauses, the first one short, and a clause into breaths, mostly one. A step
+does one breath, of the request that has had the least speech so far: a long text delays nobody by more than that, and a
+cancelled one stops after it. What a request gets depends on its own text, voice and speed alone.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from omnirt.actors.models.hibari.decoder import RATE
 from omnirt.actors.models.hibari.frames import FRAMES_PER_S, AcousticFrames, Spectra, silence
-from omnirt.actors.models.hibari.network import NATIVE_SPEED_MAX, Network, reader
+from omnirt.actors.models.hibari.network import NATIVE_SPEED_MAX, NATIVE_SPEED_MIN, Network, reader
 from omnirt.actors.text.clauses import Clause, ClauseSplitter, Pause
 from omnirt.actors.text.normal import normalise
 from omnirt.errors import InvalidRequest
@@ -24,14 +24,19 @@ from omnirt.wire.payload import Text
 VOICE = {"id": "heart", "name": "Heart", "language": "en-US", "accent": "American", "gender": "female"}
 SPEED_MIN, SPEED_MAX = 0.25, 4.0
 PHONEMES_MAX = 300
-"""The network has only seen sentences; more than this (many figures in a clause) is cut."""
+"""In one breath. The network has only seen sentences; a clause with more (many figures) is cut."""
 PAUSE_S = {Pause.NONE: 0.03, Pause.COMMA: 0.16, Pause.SENTENCE: 0.38, Pause.PARAGRAPH: 0.65}
 """Silence between two clauses at normal speed, beside the MARGIN_S of quiet that each keeps at both ends."""
 MARGIN_S = 0.0375
-BREATH_S = 0.2
+HUSH_S = 0.2
 """What is heard of a clause that is nothing but punctuation."""
 _MARKS = frozenset(';:,.!?\u2014\u2026"() \u201c\u201d')
 _BREAKS = (".!?\u2026", ";:\u2014", ",", " ")
+
+
+class Breath(NamedTuple):
+    phonemes: str
+    pause: Pause
 
 
 class Utterance:
@@ -42,11 +47,13 @@ class Utterance:
         self.is_written = request.params.get("normalize", True) is not False
         self.splitter = ClauseSplitter()
         self.clauses: deque[Clause] = deque()
+        self.breaths: deque[Breath] = deque()
+        """Of the clause before those."""
         self.closed = False
         self.letters = False
         """Whether the text has anything in it that one might expect to hear."""
-        self.pause_s = 0.0
-        """Before the next clause."""
+        self.pause = Pause.NONE
+        """After what was spoken last."""
         self.frames = 0
         """Given so far."""
         _check_voice(request)
@@ -57,7 +64,12 @@ class Utterance:
 
     @property
     def over(self) -> bool:
-        return self.closed and not self.clauses
+        return self.closed and not self.waiting
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to speak."""
+        return bool(self.breaths or self.clauses)
 
 
 class Acoustic(EngineStage):
@@ -71,7 +83,7 @@ class Acoustic(EngineStage):
         ctx.report("reading rules")
         self._read = reader()
         ctx.report("acoustic network")
-        self._network = Network(ctx.threads)
+        self._network = Network()
         self._network.spectra(self._read("Ready when you are."), 1.0)
 
     def facts(self) -> dict[str, Any]:
@@ -98,7 +110,7 @@ class Acoustic(EngineStage):
             if utterance.over and utterance.letters and not utterance.frames:
                 raise InvalidRequest("this voice reads English; it can say nothing of this text", param="input")
         emissions = [self._over(request) for request in rows if self._of(request).over]
-        ready = [request for request in rows if self._of(request).clauses]
+        ready = [request for request in rows if self._of(request).waiting]
         if ready:
             chosen = min(ready, key=lambda request: self._of(request).frames)
             emissions += [Emission(request, "frames", None) for request in ready if request is not chosen]
@@ -116,49 +128,56 @@ class Acoustic(EngineStage):
     def _over(self, request: Request) -> Emission:
         """All clauses are spoken. A text that holds nothing to say is a short silence."""
         utterance = self._of(request)
-        payload = None if utterance.frames else next(_breath(utterance.speed).blocks(0, 1.0))
+        payload = None if utterance.frames else next(_hush().blocks(0, utterance.speed))
         return Emission(request, "frames", payload, end=True)
 
     def _speak(self, request: Request) -> list[Emission]:
-        """The next clause. Nothing of the request changes before the frames are there, so a step can be repeated."""
+        """The next breath. It counts as spoken only once its frames are there, so a step can be repeated."""
         utterance = self._of(request)
-        clause = utterance.clauses[0]
-        pieces = [self._frames(phonemes, utterance.speed) for phonemes in self._pieces(utterance, clause)]
-        payloads: list[AcousticFrames] = []
-        pause_s = utterance.pause_s
-        for piece in pieces:
-            lead = round(pause_s / utterance.speed * RATE)
-            payloads += piece.blocks(lead, max(utterance.speed / NATIVE_SPEED_MAX, 1.0))
-            pause_s = PAUSE_S[Pause.NONE]
-        utterance.clauses.popleft()
-        if not payloads:
+        if not utterance.breaths:
+            utterance.breaths += self._breaths(utterance, utterance.clauses[0])
+            utterance.clauses.popleft()
+        if not utterance.breaths:
             return [Emission(request, "frames", None)]
-        utterance.pause_s = PAUSE_S[clause.pause]
-        utterance.frames += sum(len(payload.f0) for payload in payloads)
-        emissions = [Emission(request, "frames", payload) for payload in payloads]
-        emissions[-1].end = utterance.closed and not utterance.clauses
+        breath = utterance.breaths[0]
+        spectra, shorten = self._frames(breath.phonemes, utterance.speed)
+        lead = round(PAUSE_S[utterance.pause] / utterance.speed * RATE) if utterance.frames else 0
+        emissions = [Emission(request, "frames", block) for block in spectra.blocks(lead, shorten)]
+        utterance.breaths.popleft()
+        utterance.pause = breath.pause
+        utterance.frames += len(spectra.f0)
+        emissions[-1].end = utterance.over
         return emissions
 
-    def _pieces(self, utterance: Utterance, clause: Clause) -> list[str]:
-        """Phonemes, in the portions that go through the network at once; none when nothing of it can be said."""
+    def _breaths(self, utterance: Utterance, clause: Clause) -> list[Breath]:
+        """What goes through the network at once, in order; nothing when nothing of the clause can be said."""
         text = normalise(clause.text) if utterance.is_written else clause.text
         phonemes = self._read(text).strip()
         if _is_mute(phonemes):
-            return [] if _has_letters(clause.text) else [phonemes or "."]
+            return [] if _has_letters(clause.text) else [Breath(phonemes or ".", clause.pause)]
         if phonemes[-1] not in _MARKS:
             phonemes += "." if clause.pause in (Pause.SENTENCE, Pause.PARAGRAPH) else ","
-        return portions(phonemes)
+        *most, last = portions(phonemes)
+        return [*(Breath(portion, Pause.NONE) for portion in most), Breath(last, clause.pause)]
 
-    def _frames(self, phonemes: str, speed: float) -> Spectra:
-        """One breath, without the long silences that the network puts at both ends."""
+    def _frames(self, phonemes: str, speed: float) -> tuple[Spectra, float]:
+        """Its frames, and by how much the decoder is to shorten it: at any speed it takes the time that it takes at
+        normal speed, divided by the speed."""
         if _is_mute(phonemes):
-            return _breath(speed)
-        native = min(speed, NATIVE_SPEED_MAX)
-        spectra = self._network.spectra(phonemes, native)
+            return _hush(), speed
+        normal = self._audible(phonemes, 1.0)
+        if speed == 1.0:
+            return normal, 1.0
+        spectra = self._audible(phonemes, min(max(speed, NATIVE_SPEED_MIN), NATIVE_SPEED_MAX))
+        return spectra, len(spectra.f0) * speed / len(normal.f0)
+
+    def _audible(self, phonemes: str, speed: float) -> Spectra:
+        """Without the long silences that the network puts at both ends."""
+        spectra = self._network.spectra(phonemes, speed)
         start, stop = spectra.audible()
         if start == stop:
-            return _breath(speed)
-        margin = round(MARGIN_S / native * FRAMES_PER_S)
+            return _hush()
+        margin = round(MARGIN_S / speed * FRAMES_PER_S)
         return spectra.cut(max(start - margin, 0), min(stop + margin, len(spectra.f0)))
 
 
@@ -182,8 +201,8 @@ def _has_letters(text: str) -> bool:
     return any(char.isalnum() for char in text)
 
 
-def _breath(speed: float) -> Spectra:
-    return silence(math.ceil(BREATH_S / min(speed, NATIVE_SPEED_MAX) * FRAMES_PER_S))
+def _hush() -> Spectra:
+    return silence(math.ceil(HUSH_S * FRAMES_PER_S))
 
 
 def _speed(request: Request) -> float:

@@ -33,14 +33,14 @@ class Speech:
         """Blocks of samples, float32."""
         blocks: list[np.ndarray] = []
         for part in frames.parts():
-            blocks += self._part(part, frames.shorten)
+            blocks += self._part(part)
         return blocks
 
-    def _part(self, part: Part, shorten: float) -> Iterator[np.ndarray]:
+    def _part(self, part: Part) -> Iterator[np.ndarray]:
         if part.lead >= 0 or self._clause is None:
             yield np.zeros(max(part.lead, 0), np.float32)
             self._clause = ClauseDecoder(self._noise)
-            self._stretch = TimeStretch(shorten) if shorten != 1.0 else None
+            self._stretch = TimeStretch(part.shorten) if part.shorten != 1.0 else None
         samples = self._clause.feed(part)
         yield samples if self._stretch is None else self._stretch.feed(samples)
         if part.ends:

@@ -68,7 +68,9 @@ _JOINTS = re.compile(
     re.IGNORECASE,
 )
 """A clause without marks is cut before one of these."""
-_WANTING = re.compile(r"(?:the|an?|my|your|his|her|its|our|their|this|these|those|very|is|are|was|were)$", re.IGNORECASE)
+_WANTING = re.compile(
+    r"(?:the|an?|my|your|his|her|its|our|their|this|these|those|very|is|are|was|were)$", re.IGNORECASE
+)
 
 
 class ClauseSplitter:

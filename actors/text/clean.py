@@ -18,6 +18,7 @@ _CHARS = {
     **dict.fromkeys("[{\uff3b\u3010", "("),
     **dict.fromkeys("]}\uff3d\u3011", ")"),
     **dict.fromkeys("\u00a1\u00bf", ""),
+    **dict.fromkeys("\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff", ""),
     "\u2026": "...",
     "\u3002": ". ",
     "\u3001": ", ",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from omnirt.actors.text.spoken_numbers import cardinal, ordinal
+from omnirt.actors.text.spoken_numbers import cardinal, digits, ordinal
 
 TITLES = {
     "Mr": "Mister",
@@ -209,4 +209,5 @@ def _name(char: str) -> str:
     name = unicodedata.name(char, "").lower()
     if name.startswith("greek"):
         return name.split(" letter ")[-1].split(" with ")[0]
-    return name.replace("-", " ").removesuffix(" sign").removesuffix(" symbol")
+    plain = name.replace("-", " ").removesuffix(" sign").removesuffix(" symbol")
+    return " ".join(digits(word) or word for word in plain.split())

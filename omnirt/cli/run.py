@@ -62,10 +62,10 @@ async def _serve(plan: Plan, config: GatewayConfig, listener: socket.socket) -> 
     runner = None
     stopper = _Stopper(head)
     try:
+        for number in (signal.SIGTERM, signal.SIGINT):  # before there is anything to leave behind
+            loop.add_signal_handler(number, stopper)
         head.start()
         runner = await serve(build(head, config), listener, CLOSE_S)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stopper)
         head.on_ready(lambda: _banner(plan, listener, (monotonic_ns() - started_ns) / NS))
         status: int = await head.finished
     finally:

@@ -85,7 +85,7 @@ class Outcome:
 
     def release(self) -> None:
         """Give back the input. What was emitted and lies in it is copied first: from now on others may write there."""
-        borrowed = [
+        borrowed: list[Any] = [
             value
             for chunk, arrived in zip(self.chunks, self.used, strict=False)
             if not isinstance(arrived.body, Payload)
@@ -156,9 +156,12 @@ class Cell:
         elif type(record) is End:
             self._end(row, record)
         else:
-            row.outs[record.edge].grant(record.count)
-            self._flush(row)
-            self._touch(row)
+            self._credit(row, record)
+
+    def _credit(self, row: Row, record: Any) -> None:
+        row.outs[record.edge].grant(record.count)
+        self._flush(row)
+        self._touch(row)
 
     def _chunk(self, row: Row, record: Chunk, body: Any) -> None:
         edge = row.sources[record.edge]

@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from omnirt.clock import Clock
 from omnirt.connectors.base import LinkClosed
 from omnirt.errors import Failure, StageFailed
 from omnirt.ids import Fence
@@ -47,8 +46,6 @@ def send(link: Link, record: Record, payload: Payload | None) -> None:
 
 
 class NodeWorld(Protocol):
-    clock: Clock
-
     def is_stale(self, fence: Fence) -> bool: ...
 
     def link(self, process: str) -> Link | None:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from omnirt.clock import Clock, Timer
 from omnirt.errors import DeadlineExceeded, OmnirtError, StageLost
 
-Answer = Callable[[Any], None]
+Answer = Callable[[Any], object]
 """Receives the value, or an OmnirtError."""
 
 

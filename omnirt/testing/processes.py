@@ -34,6 +34,13 @@ def _is_of(pid: int, run: bytes) -> bool:
     return is_guard(pid, run)
 
 
+def node_pid(head_pid: int, node: str) -> int:
+    """The process of that node (its rank 0); 0 when there is none now."""
+    mark = f"/{node}.0/".encode()
+    roots = (pid for pid in family(head_pid) if parent(pid) == head_pid)
+    return next((pid for pid in roots if mark in _read(pid, "environ")), 0)
+
+
 def is_guard(pid: int, run: bytes = b"") -> bool:
     """Whether it is a guard (of that run)."""
     line = _read(pid, "cmdline").split(b"\0")  # ..., guard.py, descriptor, run, and the empty end

@@ -99,12 +99,10 @@ def owned(payload: P, borrowed: list[np.ndarray]) -> P:
     copies: dict[str, object] = {}
     for name in payload.__struct_fields__:
         value = getattr(payload, name)
-        if isinstance(value, np.ndarray):
-            if any(np.may_share_memory(value, view) for view in borrowed):
-                copies[name] = value.copy()
-        elif hasattr(value, "data_ptr") and value.device.type == "cpu":  # a torch tensor; torch is never imported here
-            if any(np.may_share_memory(value.detach().numpy(), view) for view in borrowed):
-                copies[name] = value.clone()
+        is_tensor = hasattr(value, "data_ptr") and value.device.type == "cpu"  # of torch, which is never imported here
+        array = value.detach().numpy() if is_tensor else value
+        if isinstance(array, np.ndarray) and any(np.may_share_memory(array, view) for view in borrowed):
+            copies[name] = value.clone() if is_tensor else value.copy()
     return msgspec.structs.replace(payload, **copies) if copies else payload
 
 

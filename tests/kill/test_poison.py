@@ -13,7 +13,7 @@ import pytest
 
 from omnirt.testing.aftermath import pid_of, ready, settled, until
 from omnirt.testing.frail import expected
-from omnirt.testing.live import Answer, ask, in_a_loop, running, text_request
+from omnirt.testing.live import Answer, ask, in_a_loop, read_all, running, text_request
 from omnirt.testing.processes import exists
 
 FRAIL = str(Path(__file__).with_name("frail.toml"))
@@ -83,10 +83,10 @@ def test_one_lost_rank_ends_the_replica_which_comes_back_whole(rank: int, number
     async def body() -> None:
         async with running(FRAIL, sets=["node.spring.ranks=2"]) as head:
             before = [pid_of(head, "spring.0", each) for each in range(2)]
-            asking = asyncio.ensure_future(ask(head, text_request(f"chunks={CHUNKS} hold=100", ("audio",), seed=1)))
-            await asyncio.sleep(0.05)
+            live = head.submit(text_request("chunks=100000", ("audio",)))
+            await live.next()
             os.kill(before[rank], number)
-            assert is_right(await asking, 1) or number == signal.SIGSTOP
+            assert (await read_all(live)).code == "stage_lost"
             await until(lambda: not any(exists(pid) for pid in before), "both ranks are gone")
             await ready(head)
             assert is_right(await ask(head, text_request(f"chunks={CHUNKS}", ("audio",), seed=2)), 2)

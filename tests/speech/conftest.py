@@ -5,11 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from importlib import resources
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from omnirt.actors.stages.acoustic import Acoustic
+from omnirt.actors.stages.synthesis import Synthesis
 from omnirt.actors.text.normal import normalise
+from omnirt.ids import RequestId
+from omnirt.runtime.stage import Chunk, Context, Emission, NoOptions, Request
+from omnirt.wire.payload import Text
+
+HEARD_AT_ONCE_S = 28.0
 
 SENTENCES = (
     "The morning train was late again, so we waited on the platform and watched the rain.",
@@ -59,7 +67,7 @@ def figures() -> tuple[str, ...]:
 
 @pytest.fixture(scope="session")
 def transcribe() -> Callable[[np.ndarray, int], str]:
-    """(samples int16, rate) -> what a listener writes down. Two threads."""
+    """(samples int16, rate) -> what a listener writes down. Two threads, from memory, no network."""
     pytest.importorskip("faster_whisper")
     from faster_whisper import WhisperModel
 
@@ -76,28 +84,83 @@ def transcribe() -> Callable[[np.ndarray, int], str]:
     return listen
 
 
-@pytest.fixture(scope="session")
-def word_errors() -> Callable[[str, str], tuple[int, int]]:
-    """(text, transcript) -> (words wrong, words in the text); both are compared as they are spoken."""
-
-    def count(text: str, heard: str) -> tuple[int, int]:
-        spoken = _words(text)
-        return _distance(spoken, _words(heard)), len(spoken)
-
-    return count
+class Hearing(NamedTuple):
+    rate: float
+    """Words wrong per word said."""
+    differences: str
 
 
 @pytest.fixture(scope="session")
-def word_error_rate(
-    word_errors: Callable[[str, str], tuple[int, int]],
-) -> Callable[[Iterable[tuple[str, str]]], float]:
-    """Pairs of (text, transcript) -> errors per word over all of them."""
+def hearing(transcribe) -> Callable[[list[tuple[str, np.ndarray, int]]], Hearing]:
+    """Answers as (text, samples int16, rate) -> how much of them a listener got wrong.
 
-    def rate(pairs: Iterable[tuple[str, str]]) -> float:
-        counts = [word_errors(text, heard) for text, heard in pairs]
-        return sum(errors for errors, _ in counts) / sum(words for _, words in counts)
+    The listener takes half a minute at a time, so answers are heard several together.
+    """
 
-    return rate
+    def listen(answers: list[tuple[str, np.ndarray, int]]) -> Hearing:
+        errors = total = 0
+        differences: list[str] = []
+        for group in _half_minutes(answers):
+            rate = group[0][2]
+            assert all(other == rate for _, _, other in group)
+            gap = np.zeros(rate * 2 // 5, np.int16)
+            said = _words(" ".join(text for text, _, _ in group))
+            sound = np.concatenate([part for _, samples, _ in group for part in (samples, gap)])
+            heard = _words(transcribe(sound, rate))
+            wrong = _distance(said, heard)
+            if wrong:
+                differences.append(f"{wrong} words: said {' '.join(said)!r}, heard {' '.join(heard)!r}")
+            errors, total = errors + wrong, total + len(said)
+        return Hearing(errors / total, "; ".join(differences))
+
+    return listen
+
+
+def _half_minutes(answers: Iterable[tuple[str, np.ndarray, int]]) -> list[list[tuple[str, np.ndarray, int]]]:
+    groups: list[list[tuple[str, np.ndarray, int]]] = []
+    length_s = HEARD_AT_ONCE_S
+    for answer in answers:
+        seconds = len(answer[1]) / answer[2] + 0.4
+        if length_s + seconds > HEARD_AT_ONCE_S:
+            groups.append([])
+            length_s = 0.0
+        groups[-1].append(answer)
+        length_s += seconds
+    return groups
+
+
+class Voice:
+    """The two stages of the voice in this process, one after the other: no rings, no cells, no head."""
+
+    def __init__(self) -> None:
+        self.ctx = Context("voice", "cpu", 0, 1, lambda text: None)
+        self.acoustic = Acoustic(NoOptions())
+        self.synthesis = Synthesis(NoOptions())
+        self.acoustic.start(self.ctx)
+        self.synthesis.start(self.ctx)
+
+    def chunks(self, text: str, seed: int = 1, **params: object) -> list[np.ndarray]:
+        """The PCM chunks of an answer, in order."""
+        first, second = (Request(RequestId(1), "r1", seed, params, 0) for _ in range(2))
+        self.acoustic.admit(self.ctx, Chunk(first, "text", Text(text), 0))
+        self.acoustic.close(self.ctx, first)
+        emissions: list[Emission] = []
+        while not (emissions and emissions[-1].end):
+            emissions += self.acoustic.step(self.ctx, [first])
+        heard: list[Emission] = []
+        for seq, emission in enumerate(emissions):
+            if emission.payload is not None:
+                heard += self.synthesis.step(self.ctx, [Chunk(second, "frames", emission.payload, seq)])
+        heard += self.synthesis.finish(self.ctx, second)
+        return [emission.payload.samples for emission in heard]
+
+    def say(self, text: str, seed: int = 1, **params: object) -> np.ndarray:
+        return np.concatenate(self.chunks(text, seed, **params))
+
+
+@pytest.fixture(scope="session")
+def voice() -> Voice:
+    return Voice()
 
 
 def _model_file(part: int, name: str) -> bytes:

@@ -18,7 +18,7 @@ from omnirt.wire.payload import Payload
 BINS = 601
 FRAMES_PER_S = 80
 BLOCK_FRAMES = 20
-"""Frames in one payload at most: a quarter of a second, 240,896 bytes on the ring."""
+"""Frames in one payload at most: a quarter of a second, 241,152 bytes on the ring."""
 AUDIBLE = 0.3
 """Natural log of the spectrum's energy in a frame above which it is heard: about -55 dB below full scale."""
 
@@ -27,8 +27,8 @@ class AcousticFrames(Payload, frozen=True):
     """`lh`, `theta`, `ln`, `lr`, `phi`: [F, 601] float32; `f0`: [F] float32.
 
     `lead`: [F] int32, -1 inside a clause; on the first frame of a clause the samples of silence in front of it.
-    `last`: [F] bool, true on the last frame of a clause. `shorten`: how many times faster than the frames say the
-    audio is to be.
+    `last`: [F] bool, true on the last frame of a clause. `shorten`: [F] float64, how many times shorter than its frames
+    the audio of the clause is to be.
     """
 
     lh: np.ndarray
@@ -39,7 +39,7 @@ class AcousticFrames(Payload, frozen=True):
     f0: np.ndarray
     lead: np.ndarray
     last: np.ndarray
-    shorten: float = 1.0
+    shorten: np.ndarray
 
     def parts(self) -> Iterator[Part]:
         """The payload cut where a clause begins or ends, in order."""
@@ -61,6 +61,10 @@ class Part(NamedTuple):
     def lead(self) -> int:
         """Samples of silence before a clause that begins here; -1 when it goes on."""
         return int(self.frames.lead[self.start])
+
+    @property
+    def shorten(self) -> float:
+        return float(self.frames.shorten[self.start])
 
     @property
     def ends(self) -> bool:
@@ -97,7 +101,8 @@ class Spectra(NamedTuple):
             last = np.zeros(stop - start, np.bool_)
             last[-1] = stop == count
             lh, theta, ln, lr, phi = (array[:, start:stop].T for array in self[:5])
-            yield AcousticFrames(lh, theta, ln, lr, phi, self.f0[start:stop], leads, last, shorten)
+            shortens = np.full(stop - start, shorten)
+            yield AcousticFrames(lh, theta, ln, lr, phi, self.f0[start:stop], leads, last, shortens)
 
 
 def silence(frames: int) -> Spectra:

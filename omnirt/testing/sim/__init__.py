@@ -1,1 +1,1 @@
-"""A seeded virtual-time world around the production head, orchestrator, sessions, supervisor, cells, rows and credits."""
+"""A seeded virtual-time world around the production head, orchestrator, sessions, supervisor, cells and credits."""

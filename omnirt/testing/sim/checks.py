@@ -39,14 +39,15 @@ def check_rows(world: World, node: SimNode) -> None:
                     world.observer.wrong("bounds", f"{name} has {len(lane)} chunks unread; it lent {limit}")
 
 
-def check_idle(world: World, callback: Callable[[], None]) -> None:
+def check_idle(world: World, callback: Callable[[], object]) -> None:
     """A timer of production code goes off: somebody must still have a reason to wait."""
     if world.head._draining or world.escalated:
         return
     if any(not client.is_over for client in world.clients) or world.head._orchestrator is None:
         return
     orchestrator = world.head.orchestrator_actor()
-    restless = [node for node in world.pipeline.plan.nodes if world.head._supervisor.phase(node.name) != "ready"]
+    phases = [world.head._supervisor.phase(node.name) for node in world.pipeline.plan.nodes]
+    restless = any(phase not in ("ready", "failed") for phase in phases)
     at_work = orchestrator._entries or orchestrator._places.closing or restless
     if not at_work and world.clock.quiet():
         world.observer.wrong("idle", f"a timer went off in an idle world: {callback}")
@@ -68,31 +69,36 @@ def check_client(world: World, client: Client) -> None:
     wrong = world.observer.wrong
     plan = client.plan
     if client.refusal is not None:
-        if plan.tag >= 1_000_000:
+        if client.is_probe and not world.escalated:
             wrong("service", f"a request at the end was refused: {client.refusal}")
         return
     if client.entry is None:
         if world.scenario.drain_ns < 0:
             wrong("client", f"request {plan.tag} never arrived")
         return
-    if world.kills(client) > SUSPICIONS_MAX:
-        wrong("poison", f"request {plan.tag} took {world.kills(client)} processes with it")
-    deadline_s = plan.deadline_s or world.pipeline.plan.limits.deadline_s
-    if client.ended_ns > client.started_ns + int(deadline_s * NS) + DEADLINE_SLACK_NS:
-        wrong("deadline", f"request {plan.tag} ended at {client.ended_ns / NS:.3f} s, after its deadline")
-    if client.endings != 1:
-        wrong("ending", f"request {plan.tag} ended {client.endings} times")
-    if not client.is_over:
-        wrong("ending", f"the client of {plan.tag} still waits")
-        return
-    if client.outcome is None:
-        if not client.left:
-            wrong("ending", f"request {plan.tag} gave its client no end")
-    elif isinstance(client.outcome, Done):
+    _check_ending(world, client)
+    if client.is_over and isinstance(client.outcome, Done):
         _check_done(world, client)
-    else:
+    elif client.is_over and isinstance(client.outcome, Failed):
         _check_failed(world, client, client.outcome)
-    _check_prefix(world, client)
+    if not plan.is_open:  # (the end may cut an open input short)
+        _check_prefix(world, client)
+
+
+def _check_ending(world: World, client: Client) -> None:
+    """Exactly one, in time, and the client hears of it."""
+    wrong, tag = world.observer.wrong, client.plan.tag
+    if client.endings != 1:
+        wrong("ending", f"request {tag} ended {client.endings} times")
+    if not client.is_over:
+        wrong("ending", f"the client of {tag} still waits")
+    elif client.outcome is None and not client.left:
+        wrong("ending", f"request {tag} gave its client no end")
+    deadline_s = client.plan.deadline_s or world.pipeline.plan.limits.deadline_s
+    if client.ended_ns > client.started_ns + int(deadline_s * NS) + DEADLINE_SLACK_NS:
+        wrong("deadline", f"request {tag} ended at {client.ended_ns / NS:.3f} s, after its deadline")
+    if world.kills(client) > SUSPICIONS_MAX:
+        wrong("poison", f"request {tag} took {world.kills(client)} processes with it")
 
 
 def _check_done(world: World, client: Client) -> None:
@@ -104,16 +110,15 @@ def _check_done(world: World, client: Client) -> None:
         got = client.got[modality]
         if modality in world.pipeline.lossy:
             if not _is_sample(got, expected):
-                world.observer.wrong("content", f"request {plan.tag} {modality}: {got[-3:]} is no sample of {expected[-3:]}")
+                text = f"{got[-3:]} is no sample of {expected[-3:]}"
+                world.observer.wrong("content", f"request {plan.tag} {modality}: {text}")
         elif got != expected:
             text = f"{len(got)} of {len(expected)} values, the first difference at {_difference(got, expected)}"
             world.observer.wrong("content", f"request {plan.tag} {modality}: {text}")
 
 
 def _check_prefix(world: World, client: Client) -> None:
-    """Whatever the end, what was given is the beginning of the right answer. (Input may be cut short by the end.)"""
-    if client.plan.is_open:
-        return
+    """Whatever the end, what was given is the beginning of the right answer."""
     for modality, expected in _expected(world, client).items():
         got = client.got[modality]
         if modality not in world.pipeline.lossy and got != expected[: len(got)]:
@@ -171,7 +176,8 @@ def _is_sample(got: list[Any], expected: list[Any]) -> bool:
 
 
 def _difference(got: list[Any], expected: list[Any]) -> int:
-    return next((n for n, (a, b) in enumerate(zip(got, expected, strict=False)) if a != b), min(len(got), len(expected)))
+    pairs = zip(got, expected, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(got), len(expected)))
 
 
 # ---------------------------------------------------------------- the end
@@ -207,7 +213,7 @@ def _check_head(world: World) -> None:
         if link.held:
             wrong("leak", f"the head holds {len(link.held)} leases of {link.peer}")
     for state in head._supervisor.state():
-        if state.ready < state.replicas:
+        if state.ready < state.replicas and world.pipeline.plan.restart.intensity > 1:
             wrong("service", f"stage {state.name} has {state.ready} of {state.replicas} replicas: {state.detail}")
     if head._supervisor.deadline_ns is not None:
         wrong("idle", "the supervisor waits for something in an idle world")

@@ -1,7 +1,7 @@
 """Simulated clients. They use the production `LiveRequest`; what they are given is checked as it comes.
 
-    arrives -> submits -> (gives more input, now and then) -> reads, thinks, reads ... -> the end
-               refused                 or stops reading, or leaves, or cancels by its public id
+arrives -> submits -> (gives more input, now and then) -> reads, thinks, reads ... -> the end
+           refused                 or stops reading, or leaves, or cancels by its public id
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from omnirt.testing.sim.clock import SimLoop
 from omnirt.testing.sim.ground import Ground
 from omnirt.testing.sim.scenario import ClientPlan
 
+PROBE = 1_000_000
+"""Tags of the requests that ask, at the end, whether everything works again."""
 HANGS_ON_NS = 150_000_000_000
 """When a client that stopped reading hangs up: after every deadline."""
 
@@ -32,6 +34,7 @@ class Client:
         self.ended_ns = 0
         self.machine: Any = None
         self.entry: Any = None
+        self.is_probe = plan.tag >= PROBE
         self.is_over = False
         """Nothing more will happen here."""
         self.left = False

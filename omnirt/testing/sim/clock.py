@@ -14,7 +14,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
-Callback = Callable[[], None]
+Callback = Callable[[], object]
 
 
 class SimTimer:
@@ -161,13 +161,13 @@ class SimLoop:
         """Run a coroutine of production code to its next wait, and on from there when what it waits for is there."""
         if inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED:
             return  # the client left while it waited
-        before = asyncio._get_running_loop()  # noqa: SLF001  what every loop does around its callbacks
-        asyncio._set_running_loop(self)  # type: ignore[arg-type]  # noqa: SLF001
+        before = asyncio._get_running_loop()  # what every loop does around its callbacks
+        asyncio._set_running_loop(self)  # type: ignore[arg-type]
         try:
             future: SimFuture = coroutine.send(None)
         except StopIteration as stop:
             done(stop.value)
             return
         finally:
-            asyncio._set_running_loop(before)  # noqa: SLF001
+            asyncio._set_running_loop(before)
         future.resume = lambda: self.call_soon(lambda: self.drive(coroutine, done))

@@ -1,5 +1,6 @@
 """The production head in a simulated world: its clock, links, channels and children are ours, the rest is its own."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownLambdaType=false
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

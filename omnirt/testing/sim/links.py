@@ -149,9 +149,7 @@ class SimLink:
 
     def occupancy(self) -> Occupancy:
         out, into = self._out, self._in
-        return Occupancy(
-            out.bytes_used, out.bytes_max, out.slots_used, out.slots_max, into.bytes_used, len(self.held)
-        )
+        return Occupancy(out.bytes_used, out.bytes_max, out.slots_used, out.slots_max, into.bytes_used, len(self.held))
 
     def close(self) -> None:
         """What is unread goes with the link; what is held stays readable and must still be released."""

@@ -1,9 +1,9 @@
 """Watches everything that moves and notes what must not happen. Knows the rules, not the code that keeps them.
 
-    stale    no record leaves a process behind its fence, or for a request that has ended
-    epoch    a fence belongs to one attempt of one request, and each stage is opened once under it
-    credit   no edge of a request carries more chunks than it lent, and none comes back twice
-    order    chunks of an edge arrive as they were sent
+stale    no record leaves a process behind its fence, or for a request that has ended
+epoch    a fence belongs to one attempt of one request, and each stage is opened once under it
+credit   no edge of a request carries more chunks than it lent, and none comes back twice
+order    chunks of an edge arrive as they were sent
 """
 
 from __future__ import annotations

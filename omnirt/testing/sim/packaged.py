@@ -60,4 +60,3 @@ def packaged(random: Random) -> Any:
     plan = load_plan(name, sets=sets, cores=8)
     sets += [f"node.{group}.replicas={random.choice((1, 2, 3))}" for group in {node.group: 0 for node in plan.nodes}]
     return PackagedPipeline(load_plan(name, sets=sets, cores=8))
-

@@ -1,10 +1,11 @@
-"""Random pipelines that pass `omnirt check`: chains, fan-out, joins, untaken branches, loops, fused and split stages."""
+"""Random pipelines: chains, fan-out, joins, untaken branches, loops, fused and split stages, one to three replicas."""
 
 from __future__ import annotations
 
 from random import Random
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from omnirt.ids import CLIENT, Fence
@@ -27,7 +28,9 @@ Feed = tuple[str, str]
 class SimPipeline:
     """A plan, the classes of its stages, and what it must answer."""
 
-    def __init__(self, plan: Plan, classes: dict[str, type[Stage]], scripts: dict[str, Script], lossy: frozenset[str]) -> None:
+    def __init__(
+        self, plan: Plan, classes: dict[str, type[Stage]], scripts: dict[str, Script], lossy: frozenset[str]
+    ) -> None:
         self.plan = plan
         self.classes = classes
         self.scripts = scripts
@@ -143,9 +146,7 @@ class _Builder:
     def loop(self) -> None:
         random = self.random
         source = random.choice(self.feeds[-3:])
-        guides = [
-            self.stage("guide", ("in",), ("out",), Actions, tail=False) for _ in range(random.randint(1, 2))
-        ]
+        guides = [self.stage("guide", ("in",), ("out",), Actions, tail=False) for _ in range(random.randint(1, 2))]
         salts = tuple(self.scripts[name].salt for name in guides)
         owner = self.stage("loop", ("n", "a"), ("ask", "res"), Actions, guides=salts)
         self.edge(source, (owner, "n"))
@@ -171,8 +172,7 @@ class _Builder:
 
     def final(self, feed: Feed, modality: str) -> None:
         index = next(i for i, stage in enumerate(self.stages) if stage.name == feed[0])
-        values = {name: getattr(self.stages[index], name) for name in StageSpec.__struct_fields__}
-        self.stages[index] = StageSpec(**{**values, "final": modality})
+        self.stages[index] = msgspec.structs.replace(self.stages[index], final=modality)
         overflow = "drop_oldest" if self.random.random() < 0.15 else UNSET
         self.edge(feed, (CLIENT, modality), overflow=overflow)
 
@@ -180,8 +180,8 @@ class _Builder:
 _OUTPUTS: dict[type[Payload], tuple[str, ...]] = {Actions: ("actions",), Frames: ("image", "video")}
 
 
-def generated(random: Random, shape: str = "") -> SimPipeline:
-    """`shape`: "" for anything, "chain" for one stage after another without a fork."""
+def generated(random: Random, shape: str = "", is_fragile: bool = False) -> SimPipeline:
+    """`shape`: "" for anything, "chain" for one stage after another. A fragile one is given up after one restart."""
     builder = _Builder(random)
     if random.random() < 0.3 and not shape:
         builder.feeds.append((CLIENT, "image"))
@@ -195,7 +195,8 @@ def generated(random: Random, shape: str = "") -> SimPipeline:
         else:
             builder.grow()
     outputs = builder.finals()
-    inputs = tuple(dict.fromkeys(edge.source.partition(".")[2] for edge in builder.edges if edge.source.startswith(CLIENT)))
+    ends = [edge.source.partition(".") for edge in builder.edges]
+    inputs = tuple(dict.fromkeys(port for stage, _, port in ends if stage == CLIENT))
     spec = PipelineSpec(
         name="sim",
         inputs=inputs,
@@ -203,8 +204,12 @@ def generated(random: Random, shape: str = "") -> SimPipeline:
         stage=tuple(builder.stages),
         edge=tuple(builder.edges),
         node={group: NodeSpec(replicas=random.choice((1, 1, 2, 2, 3))) for group in _used(builder.stages)},
-        limits=LimitsPlan(requests_max=random.choice((1, 2, 2, 3, 4, 6)), queue_max=random.choice((0, 2, 8, 32)), deadline_s=DEADLINE_S),
-        restart=RestartPlan(intensity=60, backoff_max_s=1.0),
+        limits=LimitsPlan(
+            requests_max=random.choice((1, 2, 2, 3, 4, 6)),
+            queue_max=random.choice((0, 2, 8, 32)),
+            deadline_s=DEADLINE_S,
+        ),
+        restart=RestartPlan(intensity=1 if is_fragile else 60, backoff_max_s=1.0),
     )
     lossy = frozenset(edge.to.partition(".")[2] for edge in builder.edges if edge.overflow == "drop_oldest")
     classes = builder.classes()

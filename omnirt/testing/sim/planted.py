@@ -5,9 +5,10 @@ leaves behind its fence is a finding though the gate would stop it), or both lin
 """
 
 # pyright: reportPrivateUsage=false, reportUnknownLambdaType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
@@ -26,7 +27,7 @@ Plant = Callable[[], AbstractContextManager[None]]
 
 
 @contextmanager
-def changed(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+def changed(owner: Any, name: str, make: Callable[[Any], Any]) -> Generator[None]:
     """`owner.name` is `make(its old value)` for a while."""
     before = owner.__dict__[name]
     setattr(owner, name, make(before))
@@ -37,7 +38,7 @@ def changed(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]
 
 
 @contextmanager
-def pair(*plants: AbstractContextManager[None]) -> Iterator[None]:
+def pair(*plants: AbstractContextManager[None]) -> Generator[None]:
     with ExitStack() as stack:
         for plant in plants:
             stack.enter_context(plant)
@@ -332,7 +333,7 @@ def poison_fails_its_batch() -> AbstractContextManager[None]:
             try:
                 if outcomes:
                     call(outcomes)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  as the cell does
                 if cells._sticky(error):
                     self._shell.die(str(error))
                 for outcome in outcomes:

@@ -70,7 +70,9 @@ class Socket:
 class SimNode:
     """One process. Implements `NodeWorld`."""
 
-    def __init__(self, ground: Ground, name: str, incarnation: int, socket: Socket, load_fault: LoadFault | None) -> None:
+    def __init__(
+        self, ground: Ground, name: str, incarnation: int, socket: Socket, load_fault: LoadFault | None
+    ) -> None:
         self.ground = ground
         self.clock = ground.clock
         self.random: Random = ground.random
@@ -84,7 +86,7 @@ class SimNode:
         self.busy = False
         self.loading = False
         self.cells: SimCells | None = None
-        self.stages: list[Stage] = []
+        self.stages: list[tuple[Stage, Context]] = []
         self.links: dict[str, SimLink] = {}
         self.epochs: dict[tuple[str, int], Fence] = {}
         """(stage, request) -> the fence of its last Open, for marking payloads."""
@@ -143,7 +145,7 @@ class SimNode:
             callback()
         except Died:
             self.end("exit", EXIT_BROKEN)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  production code that raises here is a finding
             self.ground.observer.crashed(f"node {self.name}", error)
             self.end("exit", 1)
 
@@ -195,8 +197,8 @@ class SimNode:
         elif isinstance(message, Load):
             self._load()
         elif isinstance(message, Drain):
-            for stage in self.stages:
-                stage.stop(Context(stage=type(stage).__name__, device="cpu", rank=0, threads=1, report=lambda text: None))
+            for stage, context in reversed(self.stages):
+                stage.stop(context)
             self.end("exit", 0)
         elif self.cells is not None:
             self._to_cells(self.cells, message)
@@ -258,7 +260,7 @@ class SimNode:
             context = Context(plan.name, "cpu", boot.rank, boot.node.threads, lambda text: None)
             self.tell_head(Loading(plan.name, "starting"))
             stage.start(context)
-            self.stages.append(stage)
+            self.stages.append((stage, context))
             cells.add(plan, stage, context)
         self.loading = False
         self.tell_head(Ready({stage.name: {} for stage in boot.stages}))

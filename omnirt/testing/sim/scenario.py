@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from omnirt.testing.faults import BadLoad, Fault, FaultKind, FaultPoint, LoadFault
 from omnirt.testing.sim.ground import MS, US, Delays
-from omnirt.testing.sim.pipelines import SimPipeline, generated
 from omnirt.testing.sim.packaged import packaged
+from omnirt.testing.sim.pipelines import SimPipeline, generated
 
 S = 1_000_000_000
 Chunks = tuple[tuple[str, tuple[int, ...]], ...]
@@ -63,7 +63,8 @@ class Scenario(Struct, frozen=True):
 
 def drawn(seed: int, shape: str = "") -> Scenario:
     random = Random(f"{seed}/scenario")
-    pipeline = generated(random, shape) if shape or random.random() < 0.85 else packaged(random)
+    is_fragile = not shape and random.random() < 0.06
+    pipeline = generated(random, shape, is_fragile) if shape or random.random() < 0.85 else packaged(random)
     delays = Delays(
         control_ns=random.choice((2 * US, 50 * US, MS, 5 * MS)),
         data_ns=random.choice((2 * US, 50 * US, MS)),
@@ -83,7 +84,7 @@ def drawn(seed: int, shape: str = "") -> Scenario:
         pipeline=pipeline,
         delays=delays,
         clients=clients,
-        faults=() if calm else _faults(random, pipeline, span_ns),
+        faults=() if calm else _faults(random, pipeline, span_ns) * (3 if is_fragile else 1),
         bad_loads=() if calm else _bad_loads(random, pipeline),
         crossings=0 if calm else random.choice((0, 0, 2, 4)),
         drain_ns=random.randrange(span_ns) if drains else -1,

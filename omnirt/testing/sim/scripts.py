@@ -7,6 +7,8 @@ they came.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 Streams = dict[str, list[int]]
@@ -21,8 +23,8 @@ def mix(a: int, b: int) -> int:
 
 
 class Script(Struct, frozen=True):
-    """kind: `map` (one for one, to every port), `route` (each to one port), `vary` (none to two each), `relay` (the same
-    payload on), `join` (one for one across its ports), `engine` (one a step, perhaps after thinking), `loop` (each
+    """kind: `map` (one for one, to every port), `route` (each to one port), `vary` (none to two each), `relay` (the
+    same payload on), `join` (one for one across its ports), `engine` (one a step, perhaps after thinking), `loop` (each
     goes round `guide` stages a few times) and `guide`."""
 
     name: str
@@ -46,10 +48,13 @@ def spread(script: Script, seed: int, value: int) -> list[tuple[str, int]]:
     if script.kind == "route":
         port = script.outs[mix(key, value) % len(script.outs)]
         return [(port, mix(key + 1, value))]
-    copies = [(port, mix(key, value) >> index & 1 if script.kind == "vary" else 1) for index, port in enumerate(script.outs)]
-    if script.kind == "vary" and mix(key, value) % 5 == 0:
-        copies = [(port, count * 2) for port, count in copies]
-    return [(port, mix(key + 2 + n, value)) for port, count in copies for n in range(count)]
+    counts = [1] * len(script.outs)
+    if script.kind == "vary":
+        bits = mix(key, value)
+        counts = [(bits >> index & 1) * (2 if bits % 5 == 0 else 1) for index in range(len(script.outs))]
+    return [
+        (port, mix(key + 2 + n, value)) for port, count in zip(script.outs, counts, strict=True) for n in range(count)
+    ]
 
 
 def paired(script: Script, seed: int, values: list[int]) -> int:
@@ -84,31 +89,45 @@ def last_word(script: Script, seed: int, counts: list[int]) -> int:
 
 def evaluate(script: Script, seed: int, inputs: Streams) -> Streams:
     """Everything a stage says to complete inputs, in order."""
-    outs: Streams = {port: [] for port in script.outs}
+    outs = _SAYS[script.kind](script, seed, inputs)
     counts = [len(inputs[port]) for port in script.ins]
-    main = inputs[script.ins[0]]
-    if script.kind == "relay":
-        for port in outs:
-            outs[port] = list(main)
-    elif script.kind in ("map", "route", "vary"):
-        for value in main:
-            for port, said in spread(script, seed, value):
-                outs[port].append(said)
-    elif script.kind == "join":
-        for values in zip(*(inputs[port] for port in script.ins), strict=False):
-            for port in outs:
-                outs[port].append(paired(script, seed, list(values)))
-    elif script.kind == "engine":
-        said = [spoken(script, seed, value) for value in main]
-        if script.stop_after and len(said) >= script.stop_after:
-            return {port: said[: script.stop_after] for port in outs}
-        outs = {port: list(said) for port in outs}
-    elif script.kind == "loop":
-        outs = {"res": [_walked(script, seed, value) for value in main]}
-        counts = counts[:1]
-    if script.tail:
-        outs["res" if script.kind == "loop" else script.outs[0]].append(last_word(script, seed, counts))
+    main = "res" if script.kind == "loop" else script.outs[0]
+    if script.tail and not (script.stop_after and len(outs[main]) == script.stop_after):
+        outs[main].append(last_word(script, seed, counts[:1] if script.kind == "loop" else counts))
     return outs
+
+
+def _say_each(script: Script, seed: int, inputs: Streams) -> Streams:
+    outs: Streams = {port: [] for port in script.outs}
+    for value in inputs[script.ins[0]]:
+        for port, said in spread(script, seed, value):
+            outs[port].append(said)
+    return outs
+
+
+def _say_same(script: Script, seed: int, inputs: Streams) -> Streams:
+    return {port: list(inputs[script.ins[0]]) for port in script.outs}
+
+
+def _say_pairs(script: Script, seed: int, inputs: Streams) -> Streams:
+    columns = zip(*(inputs[port] for port in script.ins), strict=False)
+    said = [paired(script, seed, list(values)) for values in columns]
+    return {port: list(said) for port in script.outs}
+
+
+def _say_slowly(script: Script, seed: int, inputs: Streams) -> Streams:
+    said = [spoken(script, seed, value) for value in inputs[script.ins[0]]][: script.stop_after or None]
+    return {port: list(said) for port in script.outs}
+
+
+def _say_walked(script: Script, seed: int, inputs: Streams) -> Streams:
+    return {"res": [_walked(script, seed, value) for value in inputs["n"]]}
+
+
+_SAYS: dict[str, Callable[[Script, int, Streams], Streams]] = {
+    "map": _say_each, "route": _say_each, "vary": _say_each, "relay": _say_same, "join": _say_pairs,
+    "engine": _say_slowly, "loop": _say_walked,
+}  # fmt: skip
 
 
 def _walked(script: Script, seed: int, start: int) -> int:

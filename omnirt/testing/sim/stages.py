@@ -126,7 +126,8 @@ class SimpleStage(Scripted, Stage):
             if self.script.kind == "relay":
                 emissions += [chunk.reply(port, chunk.payload) for port in self.script.outs]
             else:
-                emissions += [self.say(chunk.request, port, said) for v in values for port, said in self._said(chunk, v)]
+                said = [pair for value in values for pair in self._said(chunk, value)]
+                emissions += [self.say(chunk.request, port, value) for port, value in said]
         return emissions
 
     def _said(self, chunk: Chunk, value: int) -> list[tuple[str, int]]:
@@ -293,4 +294,5 @@ def stage_class(script: Script, pure: bool, takes: dict[str, type[Payload]], say
         "pure": pure,
         "script": script,
     }
-    return type(f"Sim_{script.name}", (base,), ports)
+    made: Any = type(f"Sim_{script.name}", (base,), ports)
+    return made

@@ -1,13 +1,13 @@
 """One world from its seed: `run(seed)` plays a scenario to its end and says what was wrong with it.
 
-    all nodes up -> clients and faults -> nothing left to happen -> one more request for each output -> stop, in order
+all nodes up -> clients and faults -> nothing left to happen -> one more request for each output -> stop, in order
 """
 
 from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from random import Random
 from typing import Any
@@ -17,7 +17,7 @@ from msgspec import Struct
 from omnirt.session.service import Failed
 from omnirt.testing.faults import Fault, FaultKind, FaultPoint
 from omnirt.testing.sim.checks import check_client, check_end, check_idle, check_kill, check_rows
-from omnirt.testing.sim.client import Client
+from omnirt.testing.sim.client import PROBE, Client
 from omnirt.testing.sim.clock import SimLoop
 from omnirt.testing.sim.ground import Ground
 from omnirt.testing.sim.head import SimChildren, simulated_head
@@ -28,8 +28,6 @@ from omnirt.wire.plan import Plan
 
 EVENTS_MAX = 400_000
 """Far more than any scenario needs: a world that has not come to rest by then never will."""
-PROBE = 1_000_000
-"""Tags of the requests that ask, at the end, whether everything works again."""
 
 
 class Report(Struct, frozen=True):
@@ -89,7 +87,8 @@ class World:
 
     @property
     def escalated(self) -> bool:
-        return self.head.finished.done() and self.head.finished.result() != 0
+        """A stage is lost for good, and the head has given up (as it may, in a fragile world)."""
+        return bool(self.head.orchestrator_actor()._gave_up)
 
     def _all_up(self) -> None:
         scenario = self.scenario
@@ -227,7 +226,7 @@ def play(scenario: Scenario) -> Report:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet() -> Generator[None]:
     """Nothing is logged: worlds fail on purpose, thousands of times."""
     log = logging.getLogger("omnirt")
     before = log.level, log.propagate

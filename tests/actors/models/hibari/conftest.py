@@ -25,4 +25,4 @@ def spoken():
     """The frames of a real sentence, as the network gave them."""
     from omnirt.actors.models.hibari.network import Network, reader
 
-    return Network(1).spectra(reader()("She opened the window, and listened to the rain."), 1.0)
+    return Network().spectra(reader()("She opened the window, and listened to the rain."), 1.0)

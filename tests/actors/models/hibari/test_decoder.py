@@ -23,7 +23,8 @@ def decode(spectra, sizes, *, packed=True):
         arrays = [array[:, at:stop].T for array in spectra[:5]]
         arrays = [np.ascontiguousarray(array) for array in arrays] if packed else arrays
         last = np.arange(at, stop) == count - 1
-        frames = AcousticFrames(*arrays, spectra.f0[at:stop], np.where(np.arange(at, stop) == 0, 0, -1), last)
+        lead, shorten = np.where(np.arange(at, stop) == 0, 0, -1), np.ones(stop - at)
+        frames = AcousticFrames(*arrays, spectra.f0[at:stop], lead, last, shorten)
         out.append(decoder.feed(Part(frames, 0, stop - at)))
         at = stop
     return np.concatenate(out)
