@@ -62,26 +62,26 @@ class _Entry:
 class NearRef:
     """Reaches one life of an actor of this process."""
 
-    __slots__ = ("_entry", "_system", "incarnation", "name")
+    __slots__ = ("_system", "entry", "incarnation", "name")
 
     def __init__(self, system: System, entry: _Entry) -> None:
         self._system = system
-        self._entry = entry
+        self.entry = entry
         self.name = entry.name
         self.incarnation = entry.incarnation
 
     def tell(self, message: Any) -> None:
-        self._system._control(self._entry, message)
+        self._system.put_control(self.entry, message)
 
     def data(self, message: Any) -> Any | None:
         """Into the data lane; see `Mailbox.put_data`."""
-        return self._system._data(self._entry, message)
+        return self._system.put_data(self.entry, message)
 
     def ask(self, message: Any, timeout_ns: int, answer: Answer) -> None:
-        self._system._ask(self._entry, message, timeout_ns, answer)
+        self._system.put_question(self.entry, message, timeout_ns, answer)
 
     def monitor(self, notify: Callable[[Down], None]) -> None:
-        self._entry.monitors.add(notify)
+        self.entry.monitors.add(notify)
 
 
 class System:
@@ -117,7 +117,7 @@ class System:
         assert not self._running, "an actor asks with a callback"
         answers: list[Any] = []
         self.run()
-        entry = ref._entry
+        entry = ref.entry
         if self._alive(entry):
             entry.mailbox.put_control(_Question(question, answers.append))
             self._woken = True  # `run` follows at once
@@ -181,24 +181,24 @@ class System:
     def _alive(self, entry: _Entry) -> bool:
         return self._entries.get(entry.name) is entry
 
-    def _control(self, entry: _Entry, message: Any) -> None:
+    def put_control(self, entry: _Entry, message: Any) -> None:
         if self._alive(entry):
             entry.mailbox.put_control(message)
             self._queue(entry)
 
-    def _data(self, entry: _Entry, message: Any) -> Any | None:
+    def put_data(self, entry: _Entry, message: Any) -> Any | None:
         if not self._alive(entry):
             return message
         displaced = entry.mailbox.put_data(message)
         self._queue(entry)
         return displaced
 
-    def _ask(self, entry: _Entry, message: Any, timeout_ns: int, answer: Answer) -> None:
+    def put_question(self, entry: _Entry, message: Any, timeout_ns: int, answer: Answer) -> None:
         if not self._alive(entry):
             answer(StageLost(f"{entry.name} is gone"))
             return
         number = self._questions.open(entry.name, timeout_ns, answer)
-        self._control(entry, _Question(message, lambda value: self._questions.answer(number, value)))
+        self.put_control(entry, _Question(message, lambda value: self._questions.answer(number, value)))
 
     def _queue(self, entry: _Entry) -> None:
         if not entry.queued:

@@ -230,14 +230,14 @@ class _Incoming:
 
     def add(self, datagram: memoryview) -> tuple[bytes, list[int]] | None:
         """The whole message once its last fragment is here."""
-        flag = datagram[:1]
+        flag = bytes(datagram[:1])
         if len(self._data) + len(datagram) - 1 > MESSAGE_BYTES_MAX or len(self._fds) > FDS_MAX:
             raise ChannelBroken(f"a control message is over the limit of {MESSAGE_BYTES_MAX} bytes")
         if flag == _MORE:
             self._data += datagram[1:]
             return None
         if flag != _LAST:
-            raise ChannelBroken(f"a datagram starts with {bytes(flag)!r}")
+            raise ChannelBroken(f"a datagram starts with {flag!r}")
         if self._data:
             self._data += datagram[1:]
             data, self._data = bytes(self._data), bytearray()

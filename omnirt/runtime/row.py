@@ -87,7 +87,7 @@ class Row:
         """Every source ended, everything is used up and no loop owes an answer."""
         if self.unfinished or self.inbox or self.answers:
             return False
-        return not any([out.unanswered for out in self.outs.values()])
+        return not any(out.unanswered for out in self.outs.values())
 
     def arrive(self, arrived: Arrived) -> None:
         arrived.edge.received += 1

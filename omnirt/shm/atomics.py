@@ -16,7 +16,7 @@ NAMES = (
 
 
 def _build() -> Mapping[str, tuple[Any, bool]]:
-    from omnirt.shm.operations import FUNCTIONS  # noqa: PLC0415  numba: only to compile, once
+    from omnirt.shm.operations import FUNCTIONS
 
     return FUNCTIONS
 

@@ -1,3 +1,4 @@
+# pyright: basic
 """Compiled operations without their compiler: numba makes machine code once, llvmlite maps it at every start.
 
     first start   operations.py -(numba)-> LLVM -> one object file, kept beside this file or in the user's cache
@@ -46,7 +47,9 @@ class _MethodDef(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("code", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
 
 
-def load(sources: tuple[Path, ...], build: Callable[[], Mapping[str, tuple[Any, bool]]], names: tuple[str, ...]) -> dict[str, Function]:
+def load(
+    sources: tuple[Path, ...], build: Callable[[], Mapping[str, tuple[Any, bool]]], names: tuple[str, ...]
+) -> dict[str, Function]:
     """The functions called `names`. `build` gives, for each, a numba function of integers and whether it runs without
     the GIL; it is called only when no object of `sources` on this machine is kept."""
     llvm.initialize_native_target()

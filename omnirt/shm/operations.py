@@ -22,7 +22,34 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from omnirt.shm.layout import ALIGN, B_COUNT, B_FREE, B_LIST, B_SLOTS, B_STACK, FIELDS, HEAD, HEADER, INLINE, LINE, PAD, PLAIN, SLOT, STALE, S_AT, S_CAPACITY, S_CONTROL, S_DATA, S_GENERATION, S_NEXT, S_SEEN, S_START, TAIL, WAITING
+from omnirt.shm.layout import (
+    ALIGN,
+    B_COUNT,
+    B_FREE,
+    B_LIST,
+    B_SLOTS,
+    B_STACK,
+    FIELDS,
+    HEAD,
+    HEADER,
+    INLINE,
+    LINE,
+    PAD,
+    PLAIN,
+    S_AT,
+    S_CAPACITY,
+    S_CONTROL,
+    S_DATA,
+    S_GENERATION,
+    S_NEXT,
+    S_SEEN,
+    S_START,
+    SLOT,
+    STALE,
+    TAIL,
+    WAITING,
+)
+
 
 def _pointer(builder: Any, address: Any) -> Any:
     return builder.inttoptr(address, ir.IntType(64).as_pointer())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ def in_a_loop(work: Coroutine[Any, Any, T]) -> T:
 @asynccontextmanager
 async def running(
     pipeline: str | Plan, overlays: Sequence[str] = (), sets: Sequence[str] = (), *, wait: bool = True
-) -> AsyncIterator[Any]:
+) -> AsyncGenerator[Any]:
     """A head of its own for a pipeline, ready unless `wait` is off; everything it started is gone afterwards."""
     plan = pipeline if isinstance(pipeline, Plan) else load_plan(pipeline, overlays, sets)
     head = resolve("omnirt.actors.head:Head")(plan, asyncio.get_running_loop())

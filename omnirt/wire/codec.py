@@ -6,7 +6,7 @@ The body is never built here: `Packing.write` copies each array once, straight i
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, cast, TypeVar
 
 import msgspec
 import numpy as np
@@ -47,7 +47,7 @@ class Packing:
         array = _as_numpy(value)
         dtype = array.dtype
         offset, size = self.nbytes, array.nbytes
-        # Python copies a plain buffer in a fifth of the time numpy takes to begin; for small arrays that is what counts.
+        # Python copies a plain buffer in a fifth of the time numpy takes to begin: small arrays are all beginning.
         plain = size and dtype.char in _PLAIN and array.flags.c_contiguous
         self._arrays.append((offset, array.data.cast("B") if plain else array))
         self.nbytes = offset + ((size + ALIGN - 1) & -ALIGN)
@@ -100,11 +100,11 @@ def _dtype(name: object) -> np.dtype:
 
 def _as_numpy(value: Any) -> np.ndarray:
     if isinstance(value, np.ndarray):
-        if value.dtype.hasobject:
+        if cast("np.ndarray", value).dtype.hasobject:
             raise TypeError("arrays of objects do not travel; use a plain dtype")
-        return value
+        return cast("np.ndarray", value)
     if hasattr(value, "detach"):  # a torch tensor; torch itself is never imported here
         return value.detach().cpu().numpy()
     if isinstance(value, np.generic):
-        return np.asarray(value)
+        return np.asarray(cast("Any", value))
     raise TypeError(f"cannot send a {type(value).__name__} between stages")

@@ -11,7 +11,7 @@ What a step emits may hold it: the cell copies what it must.
 
 from __future__ import annotations
 
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -100,8 +100,8 @@ def owned(payload: P, borrowed: list[np.ndarray]) -> P:
     for name in payload.__struct_fields__:
         value = getattr(payload, name)
         is_tensor = hasattr(value, "data_ptr") and value.device.type == "cpu"  # of torch, which is never imported here
-        array = value.detach().numpy() if is_tensor else value
-        if isinstance(array, np.ndarray) and any(np.may_share_memory(array, view) for view in borrowed):
+        array: Any = value.detach().numpy() if is_tensor else value
+        if type(array) is np.ndarray and any(np.may_share_memory(array, view) for view in borrowed):
             copies[name] = value.clone() if is_tensor else value.copy()
     return msgspec.structs.replace(payload, **copies) if copies else payload
 

@@ -106,7 +106,7 @@ def test_nothing_goes_on_for_clients_that_left_and_no_sound_is_foreign(soak: boo
         async with aiohttp.ClientSession(connector=connector) as http:
             with serving("tone", ["stage.tone.options.step_ms=8"], ["--log", "error"]) as server:
                 await server.ready()
-                soaking = Soak(server, http, 300.0 if soak else 8.0, strict=soak)
+                soaking = Soak(server, http, 300.0 if soak else 5.0, strict=soak)
                 await soaking.run()
                 async with http.get(f"{server.url}/health") as health:
                     assert not any(stage["restarts"] for stage in (await health.json())["stages"])

@@ -47,26 +47,29 @@ async def kill(server: Served, *, strict: bool) -> None:
     assert not any(sizes.values()), sizes
 
 
-@pytest.mark.parametrize("moment", ["idle", "mid_stream", "stopped", "draining"])
-def test_a_running_head_takes_everything_with_it(moment: str, soak: bool) -> None:
+def test_a_running_head_takes_everything_with_it(soak: bool) -> None:
+    async def one(http: aiohttp.ClientSession, moment: str) -> None:
+        with serving(FRAIL, SETS) as server:
+            url = await server.ready()
+            assert len(server.family()) == CHILDREN
+            assert len(processes.segments(server.pid)) == 5
+            assert await is_right(http, url, 3)
+            if moment in ("mid stream", "draining"):
+                answer = await speak(http, url, "chunks=100000", 1)
+                await answer.content.readexactly(100)
+            if moment == "draining":
+                server.signal(signal.SIGTERM)
+                await until(lambda: "draining" in server.said, "it drains")
+            if moment == "stopped":
+                for pid in server.family():
+                    if not processes.is_guard(pid):
+                        os.kill(pid, signal.SIGSTOP)
+            await kill(server, strict=soak)
+
     async def body() -> None:
-        async with aiohttp.ClientSession() as http:
-            with serving(FRAIL, SETS) as server:
-                url = await server.ready()
-                assert len(server.family()) == CHILDREN
-                assert len(processes.segments(server.pid)) == 5
-                assert await is_right(http, url, 3)
-                if moment in ("mid_stream", "draining"):
-                    answer = await speak(http, url, "chunks=100000", 1)
-                    await answer.content.readexactly(100)
-                if moment == "draining":
-                    server.signal(signal.SIGTERM)
-                    await until(lambda: "draining" in server.said, "it drains")
-                if moment == "stopped":
-                    for pid in server.family():
-                        if not processes.is_guard(pid):
-                            os.kill(pid, signal.SIGSTOP)
-                await kill(server, strict=soak)
+        async with aiohttp.ClientSession() as http, asyncio.TaskGroup() as group:
+            for moment in ("idle", "mid stream", "stopped", "draining"):
+                group.create_task(one(http, moment))
 
     for _ in range(20 if soak else 1):
         in_a_loop(body())

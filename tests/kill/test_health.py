@@ -54,7 +54,7 @@ def test_health_names_the_lost_stage_and_recovers_with_it() -> None:
 
 def test_a_stage_that_is_never_ready_fails_the_start_and_is_named() -> None:
     async def body() -> None:
-        with serving(FRAIL, ["stage.mill.options.load_s=1000", "stage.mill.load_limit_s=2"]) as server:
+        with serving(FRAIL, ["stage.mill.options.load_s=1000", "stage.mill.load_limit_s=0.5"]) as server:
             status, _ = await server.ended()
             assert status == 1
             assert "mill.0 is lost" in server.said

@@ -16,16 +16,14 @@ QUIET_S = 10.0
 pytestmark = [pytest.mark.kill, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("used", [False, True])
-def test_an_idle_server_sleeps_in_all_its_processes(used: bool) -> None:
+def test_an_idle_server_sleeps_in_all_its_processes() -> None:
     async def body() -> dict[int, int]:
         with serving("maze") as server:
             url = await server.ready()
-            if used:
-                async with aiohttp.ClientSession() as http:
-                    answer = await http.post(f"{url}/v1/audio/speech", json={"input": "6 8 5", "response_format": "wav"})
-                    assert answer.status == 200
-                    await answer.read()
+            async with aiohttp.ClientSession() as http:
+                answer = await http.post(f"{url}/v1/audio/speech", json={"input": "6 8 5", "response_format": "wav"})
+                assert answer.status == 200
+                await answer.read()
             await asyncio.sleep(2.0)  # the last words of start and request
             everybody = {server.pid, *server.family()}
             assert len(everybody) == 6  # head, guard and four nodes

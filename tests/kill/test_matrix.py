@@ -27,7 +27,7 @@ FRAIL = str(Path(__file__).with_name("frail.toml"))
 CHUNKS = 60
 HOLD = 150
 """Steps a request keeps silent: longer than it takes to strike."""
-TOURS_AT_ONCE = 6
+TOURS_AT_ONCE = 12
 """They mostly wait, for limits to pass."""
 pytestmark = pytest.mark.kill
 

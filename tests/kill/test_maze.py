@@ -57,7 +57,7 @@ def test_every_request_ends_once_and_right_while_nodes_are_killed(overlays: tupl
         async with running("maze", overlays, SETS) as head:
             said = head.ended
             head.ended = lambda submit, *rest: (ends.update([submit.public_id]), said(submit, *rest))
-            numbers = iter(range(2000 if soak else 64))
+            numbers = iter(range(2000 if soak else 40))
             killing = asyncio.ensure_future(killer(head))
             await asyncio.gather(*(waiting(head, numbers) for _ in range(IN_FLIGHT)))
             killing.cancel()

@@ -157,11 +157,18 @@ def _may_be_cancelled(world: World, client: Client) -> bool:
     return any(other.cancelled for other in same)
 
 
+def _may_be_stopped(world: World, client: Client) -> bool:
+    """The drain limit passes over those whose client does not read, or hardly."""
+    is_slow = client.plan.stops_reading_after >= 0 or client.plan.read_ns >= 100_000_000
+    return world.head._draining and is_slow
+
+
 _REASONS: dict[str, Callable[[World, Client], bool]] = {
     "timeout": _may_be_late,
     "stage_lost": _may_be_lost,
     "stage_failed": _may_fail,
     "cancelled": _may_be_cancelled,
+    "not_ready": _may_be_stopped,
 }
 
 
