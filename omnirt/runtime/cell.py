@@ -19,15 +19,15 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
-import numpy as np
 
 from omnirt.errors import DeviceLost, Failure, OmnirtError, StageFailed
 from omnirt.ids import Fence
+from omnirt.runtime.outcome import Outcome
 from omnirt.runtime.row import Arrived, Row, Work
 from omnirt.runtime.stage import Chunk as StageChunk
 from omnirt.runtime.stage import Context, Emission, EngineStage, Stage
 from omnirt.wire.messages import Chunk, Close, Credit, End, Open, Record
-from omnirt.wire.payload import Payload, owned
+from omnirt.wire.payload import Payload
 from omnirt.wire.plan import EdgePlan, StagePlan
 
 log = logging.getLogger("omnirt.cell")
@@ -68,36 +68,6 @@ class CellShell(Protocol):
     def die(self, reason: str) -> None:
         """The process is of no use any more."""
         ...
-
-
-class Outcome:
-    """What a step did for one row."""
-
-    __slots__ = ("chunks", "emissions", "error", "finished", "row", "used")
-
-    def __init__(self, row: Row) -> None:
-        self.row = row
-        self.chunks: list[StageChunk] = []
-        self.used: list[Arrived] = []
-        self.emissions: list[Emission] = []
-        self.finished = False
-        self.error: OmnirtError | None = None
-
-    def release(self) -> None:
-        """Give back the input. What was emitted and lies in it is copied first: from now on others may write there."""
-        borrowed: list[Any] = [
-            value
-            for chunk, arrived in zip(self.chunks, self.used, strict=False)
-            if not isinstance(arrived.body, Payload)
-            for name in chunk.payload.__struct_fields__
-            if isinstance(value := getattr(chunk.payload, name), np.ndarray)
-        ]
-        if borrowed:
-            for emission in self.emissions:
-                if emission.payload is not None:
-                    emission.payload = owned(emission.payload, borrowed)
-        for arrived in self.used:
-            arrived.release()
 
 
 class Cell:

@@ -47,11 +47,12 @@ class _MethodDef(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("code", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
 
 
-def load(
-    sources: tuple[Path, ...], build: Callable[[], Mapping[str, tuple[Any, bool]]], names: tuple[str, ...]
-) -> dict[str, Function]:
-    """The functions called `names`. `build` gives, for each, a numba function of integers and whether it runs without
-    the GIL; it is called only when no object of `sources` on this machine is kept."""
+Build = Callable[[], Mapping[str, tuple[Any, bool]]]
+"""For each name a numba function of integers, and whether it runs without the GIL."""
+
+
+def load(sources: tuple[Path, ...], build: Build, names: tuple[str, ...]) -> dict[str, Function]:
+    """The functions called `names`. `build` is only called when no object of `sources` on this machine is kept."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple()
@@ -161,10 +162,13 @@ def _wrap(module: ir.Module, calls: dict[str, ir.Function], name: str, overload:
 
 def _key(sources: tuple[Path, ...]) -> str:
     """numba's version counts through llvmlite's: the two are released in pairs."""
-    parts = (
-        *(source.read_bytes() for source in sources), Path(__file__).read_bytes(), llvmlite.__version__.encode(), sys.version.encode(),
-        llvm.get_host_cpu_name().encode(), llvm.get_host_cpu_features().flatten().encode(),
-    )  # fmt: skip
+    parts = [
+        *(source.read_bytes() for source in (*sources, Path(__file__))),
+        llvmlite.__version__.encode(),
+        sys.version.encode(),
+        llvm.get_host_cpu_name().encode(),
+        llvm.get_host_cpu_features().flatten().encode(),
+    ]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
 
 

@@ -6,7 +6,7 @@ The body is never built here: `Packing.write` copies each array once, straight i
 
 from __future__ import annotations
 
-from typing import Any, cast, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np

@@ -16,7 +16,8 @@ from omnirt.testing.faults import LoadFault
 from omnirt.testing.sim.clock import SimLoop
 from omnirt.testing.sim.ground import Ground
 from omnirt.testing.sim.links import SimPair
-from omnirt.testing.sim.process import SimNode, Socket
+from omnirt.testing.sim.pipe import Socket
+from omnirt.testing.sim.process import SimNode
 from omnirt.wire.messages import Record
 from omnirt.wire.payload import Payload
 from omnirt.wire.plan import LinkPlan, NodePlan

@@ -58,3 +58,11 @@ class Pipe:
         self._armed = False
         if self._queue and self.readable is not None:
             self.readable()
+
+
+class Socket:
+    """The control socketpair of one process."""
+
+    def __init__(self, to_node: Pipe, to_head: Pipe) -> None:
+        self.to_node = to_node
+        self.to_head = to_head

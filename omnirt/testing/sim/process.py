@@ -13,12 +13,12 @@ from typing import Any
 from omnirt.errors import Failure
 from omnirt.ids import Fence
 from omnirt.loader import resolve
-from omnirt.runtime.cells import Cells
 from omnirt.runtime.stage import Context, Stage
 from omnirt.testing.faults import LoadFault
+from omnirt.testing.sim.cells import Died, SimCells
 from omnirt.testing.sim.ground import Ground
 from omnirt.testing.sim.links import SimLink
-from omnirt.testing.sim.pipe import Pipe
+from omnirt.testing.sim.pipe import Socket
 from omnirt.wire.messages import (
     Ask,
     Attach,
@@ -32,39 +32,13 @@ from omnirt.wire.messages import (
     Loading,
     Open,
     Ready,
-    Record,
     ToHead,
     decode_to_node,
     encode,
 )
-from omnirt.wire.payload import Payload
 
 EXIT_LOAD_FAILED = 3
 EXIT_BROKEN = 4
-
-
-class Died(BaseException):
-    """Raised where a process ends itself; ends the callback it is in."""
-
-
-class SimCells(Cells):
-    """The production cells; what they send is watched."""
-
-    def __init__(self, boot: Boot, node: SimNode) -> None:
-        super().__init__(boot, node)
-        self._observer = node.ground.observer
-
-    def send(self, process: str, record: Record, payload: Payload | None) -> None:
-        self._observer.leaves(self.process, record)
-        super().send(process, record, payload)
-
-
-class Socket:
-    """The control socketpair of one process."""
-
-    def __init__(self, to_node: Pipe, to_head: Pipe) -> None:
-        self.to_node = to_node
-        self.to_head = to_head
 
 
 class SimNode:
@@ -191,7 +165,7 @@ class SimNode:
             self._attach(message, fds[0])
         elif isinstance(message, Boot):
             self._boot = message
-            self.cells = SimCells(message, self)
+            self.cells = SimCells(message, self, self.ground.observer)
         elif isinstance(message, Detach):
             self._detach(message.peer)
         elif isinstance(message, Load):
