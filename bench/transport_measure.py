@@ -6,7 +6,8 @@ A producer (this process) and a consumer (a forked child) run the same list of p
     one    one way, paced: the consumer acknowledges in a shared word that the producer watches, then the producer waits
            100 us, so a blocking consumer has slept that long and no longer, as in the wake ceilings.
            From before the producer's `send` to a readable array in the consumer's hands.
-    rate   pipelined, with the transport's own back-pressure
+    rate   pipelined, with the transport's own back-pressure. No warm-up: a transport that faults its pages in as it goes
+           pays for that here, as it does in service.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ import numpy as np
 now_ns = time.perf_counter_ns  # CLOCK_MONOTONIC: comparable between the processes of one host
 FORK = multiprocessing.get_context("fork")
 GAP_US = 100
-WARM_UP = 64
 KB, MB = 1 << 10, 1 << 20
 
 ROUND_TRIPS = [(64, 1500)]
@@ -152,10 +152,6 @@ def _produce(link: Any, peer: Peer, phases: list[tuple[str, int, int]], taken: m
                 while taken[0] != number:
                     assert now_ns() < deadline, "a record was lost"
         else:
-            for _ in range(min(WARM_UP, count // 4)):
-                peer.send(source)  # every slot and page once
-            peer.receive()
-            peer.release()
             counter.begin()
             began = now_ns()
             for _ in range(count):
@@ -207,10 +203,7 @@ class _Consumer:
             self.taken[0] += 1
 
     def finish(self, kind: str, size: int, count: int) -> None:
-        if kind != "one" and count <= WARM_UP:
-            self.faults.begin()
-        else:
-            self.faults.end(kind, size, count)
+        self.faults.end(kind, size, count)
         if kind == "rate":
             self.stamp[0] = now_ns()
             self.peer.send(self.acknowledgement)
@@ -222,11 +215,10 @@ def _consume(link: Any, consumer: _Consumer, mode: str, phases: list[tuple[str, 
     if mode == "block":
         link.send("ready")
         for kind, size, count in phases:
-            for batch in _batches(kind, count):
-                consumer.faults.begin()
-                for _ in range(batch):
-                    consumer.take(kind, size, peer.receive())
-                consumer.finish(kind, size, batch)
+            consumer.faults.begin()
+            for _ in range(count):
+                consumer.take(kind, size, peer.receive())
+            consumer.finish(kind, size, count)
     else:
         loop = new_loop(mode)
         loop.run_until_complete(_consume_async(link, consumer, loop, phases))
@@ -242,13 +234,7 @@ async def _consume_async(
     peer.watch(loop)
     link.send("ready")
     for kind, size, count in phases:
-        for batch in _batches(kind, count):
-            consumer.faults.begin()
-            for _ in range(batch):
-                consumer.take(kind, size, await peer.areceive())
-            consumer.finish(kind, size, batch)
-
-
-def _batches(kind: str, count: int) -> list[int]:
-    """A rate begins with a warm-up of its own."""
-    return [min(WARM_UP, count // 4), count] if kind == "rate" else [count]
+        consumer.faults.begin()
+        for _ in range(count):
+            consumer.take(kind, size, await peer.areceive())
+        consumer.finish(kind, size, count)

@@ -161,6 +161,10 @@ def _params(fields: Mapping[str, Any], rules: SpeechRules) -> dict[str, Any]:
         if name not in rules.honoured:
             raise invalid(f"This model does not support {name}.", name, "unsupported_parameter")
         params[name] = value
+    for name in sorted(rules.honoured - {*params, *CHANGES_THE_VOICE, "speed", "seed", "voice"}):
+        value = fields.get(name)
+        if isinstance(value, bool | int | float | str):  # what a stage adds to the protocol, such as `normalize`
+            params[name] = value
     return params
 
 

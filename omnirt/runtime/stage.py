@@ -110,6 +110,7 @@ class Stage:
         return {}
 
     def step(self, ctx: Context, chunks: list[Chunk]) -> list[Emission]:
+        """When it raises, nothing may have changed yet: each request of the batch is stepped once more, alone."""
         raise NotImplementedError
 
     def finish(self, ctx: Context, request: Request) -> list[Emission]:

@@ -62,7 +62,7 @@ async def remains(head: Any) -> list[str]:
     strays = processes_of(head) - nodes - {head._children.guard.pid} - _grandchildren(head)
     found += [f"process {pid} is nobody's" for pid in strays]
     found += [f"{name} is visible in /dev/shm" for name in processes.segment_names(os.getpid())]
-    linked = sum(1 for link in head.plan.links)
+    linked = len(head.plan.links)
     mapped = len(segments_of(head))
     if mapped != linked + 2:  # the fence page and the board
         found.append(f"nodes hold {mapped} segments; {linked} links, a fence page and a board are {linked + 2}")
@@ -73,7 +73,7 @@ async def remains(head: Any) -> list[str]:
 
 
 def _of_requests(head: Any) -> dict[str, object]:
-    orchestrator = head._orchestrator._entry.actor
+    orchestrator = head._system._entries["orchestrator"].actor
     router, plan = orchestrator._router, head.plan
     state = head.state()
     return {
@@ -91,6 +91,7 @@ def _of_requests(head: Any) -> dict[str, object]:
 
 def _grandchildren(head: Any) -> set[int]:
     """Those of a stage that has processes of its own; they go with their node."""
-    has = any(stage.options.get("children") for stage in head.plan.stages)
-    groups = {process.child.pid for process in head._processes.values()} if has else set()
-    return {pid for pid in processes_of(head) if processes.parent(pid) in groups}
+    if not any(stage.options.get("children") for stage in head.plan.stages):
+        return set()
+    nodes = [process.child.pid for process in head._processes.values()]
+    return {pid for pid in processes_of(head) if processes.parent(pid) in nodes}

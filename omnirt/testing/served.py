@@ -1,4 +1,4 @@
-"""`omnirt run` in a process of its own, for what only a whole server can show: signals, exits, other people's clients."""
+"""`omnirt run` in a process of its own, for what only a whole server can show: signals, exits, leftovers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from omnirt.clock import NS, monotonic_ns
@@ -19,9 +19,9 @@ _READY = re.compile(r"is ready after .* on (http://\S+)")
 
 
 class Served:
-    """A server on a free port. `said` is all that it has written."""
+    """A server on a free port. `said` is all that it has written to the file `log`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: tempfile._TemporaryFileWrapper[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], log: str) -> None:
         self.process = process
         self._log = log
         self.url = ""
@@ -32,7 +32,7 @@ class Served:
 
     @property
     def said(self) -> str:
-        with open(self._log.name, encoding="utf-8") as file:
+        with open(self._log, encoding="utf-8") as file:
             return file.read()
 
     async def ready(self) -> str:
@@ -66,14 +66,14 @@ class Served:
 
 
 @contextmanager
-def serving(pipeline: str, sets: Sequence[str] = (), options: Sequence[str] = ()) -> Iterator[Served]:
+def serving(pipeline: str, sets: Sequence[str] = (), options: Sequence[str] = ()) -> Generator[Served]:
     """Started, not yet ready; killed on leaving."""
     command = [sys.executable, "-P", "-m", "omnirt.cli.main", "run", pipeline, "--port", "0", *options]
     for value in sets:
         command += ["--set", value]
     with tempfile.NamedTemporaryFile(prefix="omnirt-served-") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        served = Served(process, log)
+        served = Served(process, log.name)
         try:
             yield served
         finally:

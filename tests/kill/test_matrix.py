@@ -96,7 +96,9 @@ class Tour:
         """The drain goes on to its end; who waits for the lost node is served by the next one, if anybody does."""
         streams = 2 if self.turn % 3 < 2 else 0
         asked = await self.start(streams)
-        quiet = [asyncio.ensure_future(ask(self.head, request(7, f"chunks=5 hold={HOLD}")))] if self.turn % 3 == 1 else []
+        quiet = (
+            [asyncio.ensure_future(ask(self.head, request(7, f"chunks=5 hold={HOLD}")))] if self.turn % 3 == 1 else []
+        )
         await asyncio.sleep(0.02)
         self.head.drain()
         assert self.head.state().state == "draining"

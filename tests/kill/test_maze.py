@@ -36,7 +36,7 @@ def test_every_request_ends_once_and_right_while_nodes_are_killed(overlays: tupl
 
     async def walk(head: Any, number: int) -> None:
         text = " ".join(str(chance.randrange(1, 100)) for _ in range(chance.randrange(1, 20)))
-        outputs = chance.choice([("text",), ("text", "audio"), ("audio",)])  # noqa: TID251 - seeded
+        outputs = chance.choice([("text",), ("text", "audio"), ("audio",)])
         answer = await ask(head, text_request(text, outputs, deadline_s=30.0, public_id=str(number)))
         codes[answer.code] += 1
         assert answer.code in ("done", "stage_lost"), answer.end
@@ -50,7 +50,7 @@ def test_every_request_ends_once_and_right_while_nodes_are_killed(overlays: tupl
             if living:
                 node, rank = living[chance.randrange(len(living))]
                 os.kill(pid_of(head, node, rank), signal.SIGKILL)
-            if chance.random() < 0.7:  # noqa: TID251 - seeded
+            if chance.random() < 0.7:
                 await ready(head)
 
     async def body() -> None:

@@ -40,7 +40,7 @@ def restarts(head: Any) -> dict[str, int]:
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_request_that_kills_two_processes_is_lost_and_its_mates_are_done(replicas: int) -> None:
     async def body() -> None:
-        async with running(FRAIL, sets=[f"node.spring.replicas={replicas}"]) as head:
+        async with running(FRAIL, sets=[f"node.spring.replicas={replicas}", "stage.spring.options.step_ms=1"]) as head:
             culprit, mates = await with_mates(head, "chunks=5 hold=40 at=20 spring=kill")
             assert culprit.code == "stage_lost", culprit.end
             assert all(is_right(answer, seed) for seed, answer in enumerate(mates)), [mate.end for mate in mates]

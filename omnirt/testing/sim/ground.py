@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 
+from omnirt.loader import resolve
 from omnirt.runtime.stage import Stage
 from omnirt.testing.sim.clock import SimClock
 from omnirt.testing.sim.links import SimLink
 from omnirt.testing.sim.observer import Observer
 from omnirt.testing.sim.pipe import Pipe
-from omnirt.wire.plan import Plan
+from omnirt.wire.plan import Plan, StagePlan
 
 US = 1_000
 MS = 1_000_000
@@ -98,11 +99,14 @@ class Ground:
         self.may_strike: Callable[[int, int], bool] = lambda tag, lives: False
         self._classes = classes
 
-    def stage_class(self, name: str) -> type[Stage]:
-        return self._classes[name]
-
-    def options(self, kind: type[Stage], options: dict[str, Any]) -> Any:
-        return msgspec.convert(options, kind.Options)
+    def make_stage(self, plan: StagePlan, node: Any) -> Stage:
+        """A generated stage is shown its node, to look around from there."""
+        kind: type[Stage] = self._classes.get(plan.actor) or resolve(plan.actor)
+        stage = kind(msgspec.convert(plan.options, kind.Options))
+        bind: Callable[[Any, str], None] | None = getattr(stage, "bind", None)
+        if bind is not None:
+            bind(node, plan.name)
+        return stage
 
     # ------------------------------------------------------------ chance
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from omnirt.errors import Failure
 from omnirt.ids import Fence
-from omnirt.loader import resolve
 from omnirt.runtime.stage import Context, Stage
 from omnirt.testing.faults import LoadFault
 from omnirt.testing.sim.cells import Died, SimCells
@@ -162,7 +161,9 @@ class SimNode:
 
     def _on_control(self, message: Any, fds: Sequence[Any]) -> None:
         if isinstance(message, Attach):
-            self._attach(message, fds[0])
+            self._detach(message.peer)
+            self.links[message.peer] = link = fds[0]
+            link.watch(lambda: self._link_readable(link))
         elif isinstance(message, Boot):
             self._boot = message
             self.cells = SimCells(message, self, self.ground.observer)
@@ -186,11 +187,6 @@ class SimNode:
             cells.close(message)
         elif not self.deaf_to_pings:
             cells.ask(message)
-
-    def _attach(self, message: Attach, link: SimLink) -> None:
-        self._detach(message.peer)
-        self.links[message.peer] = link
-        link.watch(lambda: self._link_readable(link))
 
     def _detach(self, peer: str) -> None:
         link = self.links.pop(peer, None)
@@ -226,11 +222,7 @@ class SimNode:
         assert boot is not None
         assert cells is not None
         for plan in boot.stages:
-            kind: type[Stage] = resolve(plan.actor) if ":" in plan.actor else self.ground.stage_class(plan.actor)
-            options = self.ground.options(kind, plan.options)
-            stage = kind(options)
-            if hasattr(stage, "bind"):
-                stage.bind(self, plan.name)  # type: ignore[attr-defined]
+            stage = self.ground.make_stage(plan, self)
             context = Context(plan.name, "cpu", boot.rank, boot.node.threads, lambda text: None)
             self.tell_head(Loading(plan.name, "starting"))
             stage.start(context)
