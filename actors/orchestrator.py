@@ -15,11 +15,21 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from random import Random
-from typing import Any, Protocol
+from typing import Any
 
-from msgspec import Struct
-
+from omnirt.actors.messages import (
+    Admit,
+    Admitted,
+    CancelPublic,
+    Counts,
+    EndAll,
+    GiveUp,
+    NodeClosed,
+    NodeDown,
+    NodeUp,
+    OrchestratorWorld,
+    StopAdmitting,
+)
 from omnirt.actors.places import Places
 from omnirt.actors.session import (
     Again,
@@ -33,14 +43,13 @@ from omnirt.actors.session import (
     Started,
     deadline_from,
 )
-from omnirt.clock import Clock
 from omnirt.errors import InvalidRequest, NotReady, OmnirtError, Overloaded, StageLost
 from omnirt.ids import CLIENT, HEAD, Fence
 from omnirt.pipeline.router import Router, needed_stages, opened_edges
 from omnirt.runtime.actor import Actor, NearRef, System
 from omnirt.runtime.ref import Down, Ref
 from omnirt.session.request import RequestMachine, Route
-from omnirt.session.service import Done, Failed, Submit
+from omnirt.session.service import Failed, Submit
 from omnirt.wire.messages import Close, Open, RequestFailed
 from omnirt.wire.plan import EdgePlan, Plan
 
@@ -48,90 +57,6 @@ log = logging.getLogger("omnirt.orchestrator")
 
 FINISHED_MAX = 1024
 """Public ids of ended requests remembered, so that cancelling one says `finished` and not `unknown`."""
-
-# ---------------------------------------------------------------- messages
-
-
-class Admit(Struct, frozen=True):
-    """Question: run this. Answered with `Admitted`, or refused."""
-
-    submit: Submit
-
-
-class Admitted(Struct, frozen=True):
-    request: int
-    session: NearRef
-    outlet: Outlet
-
-
-class CancelPublic(Struct, frozen=True):
-    """Question: end every request a client knows by this id. Answered `cancelled`, `finished` or `unknown`."""
-
-    public_id: str
-
-
-class NodeUp(Struct, frozen=True):
-    node: str
-    ref: Ref
-
-
-class NodeDown(Struct, frozen=True):
-    """`in_step`: the slots of the requests in the step that was running when it died."""
-
-    node: str
-    reason: str
-    in_step: tuple[int, ...] = ()
-
-
-class NodeClosed(Struct, frozen=True):
-    """The node has given up what ran there under this fence."""
-
-    node: str
-    fence: Fence
-
-
-class GiveUp(Struct, frozen=True):
-    """A stage will not come back."""
-
-    reason: str
-
-
-class StopAdmitting(Struct, frozen=True):
-    """The drain begins: refuse what comes, finish what runs."""
-
-
-class EndAll(Struct, frozen=True):
-    """There is no time left: whatever still runs or waits ends with this error."""
-
-    error: OmnirtError
-
-
-class Counts(Struct, frozen=True):
-    """Answer to the question `count`."""
-
-    running: int
-    waiting: int
-
-
-class OrchestratorWorld(Protocol):
-    """What the orchestrator needs of the head around it."""
-
-    clock: Clock
-    random: Random
-
-    def raise_epoch(self, slot: int) -> int: ...
-
-    def send(self, process: str, record: Any, payload: Any) -> None: ...
-
-    def outstanding(self, node: str, has_work: bool) -> None:
-        """Called when a node gets its first open request, and when it loses its last."""
-        ...
-
-    def ended(self, submit: Submit, outcome: Done | Failed, started_ns: int, attempts: int) -> None: ...
-
-    def drained(self) -> None:
-        """Called once after StopAdmitting, when nothing runs any more."""
-        ...
 
 
 class Entry:

@@ -3,11 +3,11 @@
 A producer (this process) and a consumer (a forked child) run the same list of phases:
 
     rtt    ping-pong without pause
-    one    one way, paced: the consumer acknowledges in a shared word that the producer watches, then the producer waits
-           100 us, so a blocking consumer has slept that long and no longer, as in the wake ceilings.
-           From before the producer's `send` to a readable array in the consumer's hands.
-    rate   pipelined, with the transport's own back-pressure. No warm-up: a transport that faults its pages in as it goes
-           pays for that here, as it does in service.
+    one    one way, paced: the consumer acknowledges in a shared word that the producer watches, then the producer
+           waits 100 us, so a blocking consumer has slept that long and no longer, as in the wake ceilings. From
+           before the producer's `send` to a readable array in the consumer's hands.
+    rate   pipelined, with the transport's own back-pressure. No warm-up: a transport that faults its pages in as it
+           goes pays for that here, as it does in service.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import logging
 import os
 import pickle
 import select
+import shutil
 import sys
 import tempfile
 import types
@@ -224,7 +225,7 @@ class Zmq(Peer):
     modes = ("block", "asyncio")
 
     def __init__(self) -> None:
-        self.folder = tempfile.mkdtemp(prefix="bz")
+        self.folder = tempfile.mkdtemp(prefix=f"{TAG}_")
 
     def open(self, side: int) -> None:
         import zmq
@@ -470,5 +471,6 @@ def sweep_names() -> None:
     for folder in ("/dev/shm", tempfile.gettempdir()):
         for name in os.listdir(folder):
             if TAG + "_" in name:
+                path = f"{folder}/{name}"
                 with contextlib.suppress(OSError):
-                    os.remove(f"{folder}/{name}")
+                    shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)

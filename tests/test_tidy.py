@@ -14,9 +14,13 @@ PARAMETERS_MAX = 7
 """Five is the aim, counting neither self nor keyword-only ones; then a struct."""
 
 LONG_FILES: dict[str, int] = {
-    "omnirt/shm/operations.py": 350,  # the native half of ring and slab, read against each other
+    "omnirt/shm/operations.py": 400,  # the native half of ring and slab, read against each other
     "omnirt/runtime/cell.py": 450,  # one actor, one state: its rows, steps and credits change together
+    "actors/orchestrator.py": 400,  # one actor, one state
+    "actors/nodes.py": 420,  # processes, channels and links live and die together
     "omnirt/connectors/ring.py": 360,  # both ends of one layout
+    "omnirt/runtime/supervisor.py": 350,  # every transition of one machine
+    "omnirt/testing/connector_suite.py": 450,  # one suite, read by whoever writes a connector
 }
 LONG_FUNCTIONS: dict[str, int] = {}
 
@@ -27,7 +31,10 @@ NO_TEST_FILE = {
     "omnirt/wire/plan.py": "data only; tests/omnirt/pipeline/test_placement.py",
     "omnirt/wire/messages.py": "data only; tests/omnirt/runtime",
     "omnirt/session/service.py": "types only",
-    "omnirt/runtime/stage.py": "types only; tests/omnirt/runtime/test_cell.py",
+    "omnirt/cli/run.py": "tests/kill/test_drain.py, tests/kill/test_head_killed.py",
+    "omnirt/runtime/node.py": "tests/actors/test_head.py, tests/kill",
+    "omnirt/shm/layout.py": "numbers only",
+    "omnirt/shm/operations.py": "tests/omnirt/shm/test_atomics.py, test_ring.py, test_slab.py",
 }
 """Source files whose test is elsewhere, and where."""
 

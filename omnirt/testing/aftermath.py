@@ -31,12 +31,12 @@ async def ready(head: Any) -> None:
 
 
 def pid_of(head: Any, node: str, rank: int = 0) -> int:
-    return head._processes[node, rank].child.pid
+    return head._nodes.processes[node, rank].child.pid
 
 
 def processes_of(head: Any) -> set[int]:
     """All that belong to this head, one of perhaps several in this process."""
-    return processes.family(os.getpid(), head._children.guard.run)
+    return processes.family(os.getpid(), head._nodes.children.guard.run)
 
 
 def segments_of(head: Any) -> dict[int, int]:
@@ -58,8 +58,8 @@ async def settled(head: Any) -> list[str]:
 async def remains(head: Any) -> list[str]:
     """What is left of ended requests and dead processes, in words; empty when all is well. The head must be quiet."""
     found = [f"{text}: {value}" for text, value in _of_requests(head).items() if value]
-    nodes = {process.child.pid for process in head._processes.values()}
-    strays = processes_of(head) - nodes - {head._children.guard.pid} - _grandchildren(head)
+    nodes = {process.child.pid for process in head._nodes.processes.values()}
+    strays = processes_of(head) - nodes - {head._nodes.children.guard.pid} - _grandchildren(head)
     found += [f"process {pid} is nobody's" for pid in strays]
     found += [f"{name} is visible in /dev/shm" for name in processes.segment_names(os.getpid())]
     linked = len(head.plan.links)
@@ -84,8 +84,8 @@ def _of_requests(head: Any) -> dict[str, object]:
         "public ids kept": orchestrator._public,
         "loads": {node.name: router.load(node.name) for node in plan.nodes if router.load(node.name)},
         "sessions": [name for name in head._system._entries if name.startswith("session/")],
-        "at work": [node.name for node in head._supervisor._nodes.values() if node.at_work],
-        "deadline armed": head._supervisor.deadline_ns,
+        "at work": [node.name for node in head._nodes.supervisor._nodes.values() if node.at_work],
+        "deadline armed": head._nodes.supervisor.deadline_ns,
     }
 
 
@@ -93,5 +93,5 @@ def _grandchildren(head: Any) -> set[int]:
     """Those of a stage that has processes of its own; they go with their node."""
     if not any(stage.options.get("children") for stage in head.plan.stages):
         return set()
-    nodes = [process.child.pid for process in head._processes.values()]
+    nodes = [process.child.pid for process in head._nodes.processes.values()]
     return {pid for pid in processes_of(head) if processes.parent(pid) in nodes}

@@ -29,6 +29,8 @@ class LoadFault(enum.Enum):
     """A stage refuses to start."""
     CRASH = "crash"
     HANG = "hang"
+    SPAWN = "spawn"
+    """The process cannot even be started."""
 
 
 class Fault(Struct, frozen=True):

@@ -65,7 +65,7 @@ class Tour:
 
     async def loading(self) -> None:
         """Struck as soon as it exists, while it starts, or in the load of its stage."""
-        supervised = self.head._supervisor._nodes[self.node]
+        supervised = self.head._nodes.supervisor._nodes[self.node]
         life = supervised.incarnation
         os.kill(pid_of(self.head, self.node), signal.SIGKILL)
         wanted = "half way" if self.turn % 3 == 2 else ""
@@ -78,7 +78,7 @@ class Tour:
         assert self.head.state().state == "unavailable"
 
     def is_running(self) -> bool:
-        return (self.node, 0) in self.head._processes
+        return (self.node, 0) in self.head._nodes.processes
 
     async def mid_stream(self) -> None:
         """Those that gave output end typed, those that did not are answered all the same."""
@@ -108,7 +108,7 @@ class Tour:
         for answer in await asyncio.gather(*quiet):
             assert is_right(answer, 7, 5), answer.end
         assert await asyncio.wait_for(self.head.finished, PATIENCE_S) == 0
-        assert self.head._children.alive() == 0
+        assert self.head._nodes.children.alive() == 0
 
     async def start(self, count: int) -> list[asyncio.Task[Answer]]:
         """Streams that have begun to give output."""

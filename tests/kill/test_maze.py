@@ -46,7 +46,7 @@ def test_every_request_ends_once_and_right_while_nodes_are_killed(overlays: tupl
         """Now and then one more before the last one is back."""
         while True:
             await asyncio.sleep(chance.uniform(0.0, 0.3))
-            living = sorted(head._processes)
+            living = sorted(head._nodes.processes)
             if living:
                 node, rank = living[chance.randrange(len(living))]
                 os.kill(pid_of(head, node, rank), signal.SIGKILL)

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from omnirt.actors.head import Head, Parts
+from omnirt.actors.head import Head
+from omnirt.actors.nodes import Parts
 from omnirt.connectors.ring import RingPair
 from omnirt.pipeline.deploy import load_plan
 from omnirt.shm.segment import SharedMemoryFull
@@ -61,7 +62,7 @@ def test_a_start_without_memory_fails_at_once_and_leaves_nothing() -> None:
         with pytest.raises(SharedMemoryFull):
             head.start()
         head.close()
-        assert head._children.alive() == 0
+        assert head._nodes.children.alive() == 0
 
     in_a_loop(body())
 
@@ -87,8 +88,8 @@ def test_a_head_closed_while_a_node_waits_for_its_restart_starts_nothing_more() 
     async def body() -> None:
         async with running(FRAIL, sets=["restart.backoff_s=0.2"]) as head:
             os.kill(pid_of(head, "mill.0"), signal.SIGKILL)
-            await until(lambda: head._supervisor.phase("mill.0") == "waiting", "it waits for its restart")
+            await until(lambda: head._nodes.supervisor.phase("mill.0") == "waiting", "it waits for its restart")
         await asyncio.sleep(0.5)
-        assert head._children.alive() == 0
+        assert head._nodes.children.alive() == 0
 
     in_a_loop(body())

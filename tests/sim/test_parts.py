@@ -134,5 +134,5 @@ def test_a_closed_link_sends_nothing_and_drops_what_was_unread() -> None:
 @pytest.mark.parametrize("seed", range(0, 60, 3))
 def test_generated_pipelines_pass_the_checks_of_pipeline_files(seed: int) -> None:
     made = generated(Random(seed))
-    findings = Check(made.spec, made.classes, Tree({}, {}, [])).run()
+    findings = Check(made.spec, made.classes, Tree()).run()
     assert errors(findings) == []

@@ -46,7 +46,7 @@ def check_idle(world: World, callback: Callable[[], object]) -> None:
     if any(not client.is_over for client in world.clients) or world.head._orchestrator is None:
         return
     orchestrator = world.head.orchestrator_actor()
-    phases = [world.head._supervisor.phase(node.name) for node in world.pipeline.plan.nodes]
+    phases = [world.head._nodes.supervisor.phase(node.name) for node in world.pipeline.plan.nodes]
     restless = any(phase not in ("ready", "failed") for phase in phases)
     at_work = orchestrator._entries or orchestrator._places.closing or restless
     if not at_work and world.clock.quiet():
@@ -219,10 +219,10 @@ def _check_head(world: World) -> None:
     for link in world.ground.head_links:
         if link.held:
             wrong("leak", f"the head holds {len(link.held)} leases of {link.peer}")
-    for state in head._supervisor.state():
+    for state in head._nodes.supervisor.state():
         if state.ready < state.replicas and world.pipeline.plan.restart.intensity > 1:
             wrong("service", f"stage {state.name} has {state.ready} of {state.replicas} replicas: {state.detail}")
-    if head._supervisor.deadline_ns is not None:
+    if head._nodes.supervisor.deadline_ns is not None:
         wrong("idle", "the supervisor waits for something in an idle world")
 
 

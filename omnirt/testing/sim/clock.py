@@ -120,7 +120,7 @@ class SimLoop:
         self._readable: dict[Any, Callback] = {}
         self._armed = False
 
-    def call_soon(self, callback: Callback, *args: Any) -> None:
+    def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         self._soon.append((lambda: callback(*args)) if args else callback)
         self._arm()
 

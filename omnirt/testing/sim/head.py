@@ -85,10 +85,14 @@ class SimChildren:
         self.bad_loads: dict[tuple[str, int], LoadFault] = {}
         self.on_kill: Callable[[SimNode], None] = lambda node: None
 
-    def spawn(self, node: NodePlan, rank: int, incarnation: int) -> Child:
+    def spawn(self, node: NodePlan, rank: int, incarnation: int) -> Child | None:
         ground = self._ground
-        socket = Socket(ground.control_pipe(), ground.control_pipe())
         fault = self.bad_loads.get((node.name, incarnation))
+        if fault is LoadFault.SPAWN:
+            reason = ExitReason("spawn", 12, text="no memory")
+            self._loop.call_soon(self._on_exit, node.name, rank, incarnation, reason)
+            return None
+        socket = Socket(ground.control_pipe(), ground.control_pipe())
         process = SimNode(ground, node.name, incarnation, socket, fault)
         process.on_exit = lambda ended, kind, code: self._ended(ended, socket, kind, code)
         self.nodes[node.name] = process

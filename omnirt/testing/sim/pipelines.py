@@ -16,7 +16,7 @@ from omnirt.runtime.stage import Stage
 from omnirt.testing.sim.scripts import Script, Streams, evaluate
 from omnirt.testing.sim.stages import FROM_CLIENT, is_whole, item, marks_of, stage_class, values_of
 from omnirt.wire.payload import MODALITIES, Actions, Frames, Payload
-from omnirt.wire.plan import LimitsPlan, Plan, RestartPlan
+from omnirt.wire.plan import LimitsPlan, RestartPlan
 
 STEP_LIMIT_S = 1.0
 LOAD_LIMIT_S = 8.0
@@ -28,13 +28,12 @@ Feed = tuple[str, str]
 class SimPipeline:
     """A plan, the classes of its stages, and what it must answer."""
 
-    def __init__(
-        self, plan: Plan, classes: dict[str, type[Stage]], scripts: dict[str, Script], lossy: frozenset[str]
-    ) -> None:
-        self.plan = plan
+    def __init__(self, spec: PipelineSpec, classes: dict[str, type[Stage]], scripts: dict[str, Script]) -> None:
+        self.spec = spec
+        self.plan = place(spec, classes, cores=8)
         self.classes = classes
         self.scripts = scripts
-        self.lossy = lossy
+        self.lossy = frozenset(edge.to_port for edge in self.plan.edges if edge.overflow == "drop_oldest")
         """Outputs over a `drop_oldest` edge: some of the values, in order, the last one among them."""
 
     def expected(self, seed: int, inputs: Streams) -> Streams:
@@ -211,9 +210,7 @@ def generated(random: Random, shape: str = "", is_fragile: bool = False) -> SimP
         ),
         restart=RestartPlan(intensity=1 if is_fragile else 60, backoff_max_s=1.0),
     )
-    lossy = frozenset(edge.to.partition(".")[2] for edge in builder.edges if edge.overflow == "drop_oldest")
-    classes = builder.classes()
-    return SimPipeline(place(spec, classes, cores=8), classes, builder.scripts, lossy)
+    return SimPipeline(spec, builder.classes(), builder.scripts)
 
 
 def _used(stages: list[StageSpec]) -> list[str]:

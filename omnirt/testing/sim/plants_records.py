@@ -69,7 +69,7 @@ def _same_epoch(call: Any) -> Any:
 
     def kept(self: Any, entry: Any, *args: Any) -> None:
         world, raise_epoch = self._world, self._world.raise_epoch
-        world.raise_epoch = world._fences.epoch
+        world.raise_epoch = world._nodes._fences.epoch
         try:
             call(self, entry, *args)
         finally:

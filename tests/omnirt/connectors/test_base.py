@@ -40,3 +40,22 @@ def test_a_small_payload_is_its_own_memory_and_releasing_it_changes_nothing() ->
         assert array.tolist() == [0, 1, 2, 3, 4]
         assert not array.flags.writeable
     assert arrival.nbytes == len(arrival.body) == 64
+
+
+def test_a_body_that_is_taken_over_outlives_its_lease() -> None:
+    class Lease:
+        released = 0
+
+        def release(self) -> None:
+            self.released += 1
+
+    packing = Packing(Latents(np.arange(100)))
+    slot = np.zeros(packing.nbytes, np.uint8)
+    packing.write(slot)
+    lease = Lease()
+    arrival = Received(packing.header, memoryview(slot), lease)  # type: ignore[arg-type]
+    arrival.own()
+    arrival.own()
+    slot[:] = 0xA5  # as the next payload in it would
+    assert lease.released == 1
+    assert arrival.unpack(Latents).latents.tolist() == list(range(100))

@@ -99,7 +99,7 @@ class RingAgainstDeque(RuleBasedStateMachine):
 
     @rule(size=st.sampled_from([8, 24, 64]), count=st.integers(0, 20))
     def push_many(self, size: int, count: int) -> None:
-        rows = np.arange(self.number, self.number + count, dtype=np.uint8)[:, None].repeat(size, 1)
+        rows = (np.arange(self.number, self.number + count) % 256).astype(np.uint8)[:, None].repeat(size, 1)
         self.number += count
         done = self.producer.push_many(rows)
         self.model.extend((row.tobytes(), b"") for row in rows[:done])
