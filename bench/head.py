@@ -16,8 +16,8 @@ import statistics
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import aiohttp
 

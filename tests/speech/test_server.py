@@ -48,7 +48,7 @@ def samples_of(pcm: bytes) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_twenty_sentences_are_understood_through_the_server(client: openai.OpenAI, sentences: Any, hearing: Any) -> None:
+def test_twenty_sentences_are_understood_through_http(client: openai.OpenAI, sentences: Any, hearing: Any) -> None:
     answers: list[tuple[str, np.ndarray, int]] = []
     for sentence in sentences:
         body = client.audio.speech.create(model="speech", voice="heart", input=sentence, response_format="wav").content
