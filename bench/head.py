@@ -1,8 +1,8 @@
 """The head under many streams: 64 tone requests over HTTP at once, and one listener that never reads among 16.
 
-The pipeline is pipelines/tone.toml; client and server are separate processes of this machine. Reported: chunks (20 ms of
-audio each) a second through the head, the server's loop lag while it does that (a /healthz asked every 10 ms over its
-own connection, minus the quiet median), and what an unread listener costs the other 15.
+The pipeline is pipelines/tone.toml; client and server are separate processes of this machine. Reported: chunks (20 ms
+of audio each) a second through the head, the server's loop lag while it does that (a /healthz asked every 10 ms over
+its own connection, minus the quiet median), and what an unread listener costs the other 15.
 
     python bench/head.py [--seconds 60] [--rounds 3]
 """

@@ -303,17 +303,17 @@ class Cell:
         row = outcome.row
         row.awake = self._engine and bool(outcome.emissions) and not outcome.finished
         try:
-            for arrived in outcome.used:
-                self._return_credit(row, arrived)
             for emission in outcome.emissions:
                 self._offer(row, emission)
+            row.output_over |= outcome.finished
+            self._flush(row)  # first: somebody waits for it
+            for arrived in outcome.used:
+                self._return_credit(row, arrived)
         except OmnirtError as error:
             self._fail(row, error)
             return
         if outcome.finished:
-            row.output_over = True
             self._discard_input(row)
-        self._flush(row)
         self._touch(row)
 
     def _offer(self, row: Row, emission: Emission) -> None:

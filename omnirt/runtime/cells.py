@@ -12,7 +12,6 @@ The world around it (`NodeWorld`) brings bytes, time and death.
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -134,8 +133,10 @@ class Cells:
         link = self._world.link(process)
         if link is None:
             return
-        with contextlib.suppress(LinkClosed):  # that process is gone: its requests are being seen to
+        try:
             send(link, record, payload)
+        except LinkClosed:  # that process is gone: its requests are being seen to
+            return
 
     def failed(self, request: int, fence: Fence, failure: Failure) -> None:
         self._world.tell_head(RequestFailed(request, fence, failure))

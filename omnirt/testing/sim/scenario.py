@@ -74,9 +74,9 @@ def drawn(seed: int, shape: str = "") -> Scenario:
     )
     span_ns = random.choice((200 * MS, S, 3 * S))
     clients = tuple(_client(random, tag, pipeline, span_ns) for tag in range(1, random.randint(4, 22)))
-    if not shape and random.random() < 0.15:
+    if not shape and random.random() < 0.25:
         clients = _storm(random, pipeline, clients)
-        delays = msgspec.structs.replace(delays, head_ns=5 * MS)
+        delays = msgspec.structs.replace(delays, head_ns=5 * MS, control_ns=5 * MS, step_ns=5 * MS)
     calm = shape == "chain" or random.random() < 0.15
     drains = not shape and random.random() < 0.1
     return Scenario(
@@ -100,7 +100,7 @@ def _client(random: Random, tag: int, pipeline: SimPipeline, span_ns: int) -> Cl
     gap_ns = random.choice((10 * US, MS, 30 * MS))
     stages = [stage.name for stage in plan.stages]
     odd = {"poison": "", "killer": "", "device": "", "lives": 0}
-    if random.random() < 0.08 and pipeline.classes:
+    if random.random() < 0.12 and pipeline.classes:
         odd[random.choice(("poison", "killer", "device"))] = random.choice(stages)
         odd["lives"] = random.randint(1, 3)
     rude = random.random()
