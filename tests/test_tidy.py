@@ -159,3 +159,9 @@ def test_no_test_is_named_like_a_number():
         for function in functions(file):
             if function.name.startswith("test_"):
                 assert len(function.name.split("_")) >= 3, f"{name_of(file)}: {function.name} is no sentence"
+
+
+def test_every_test_the_architecture_names_exists():
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    missing = [name for name in re.findall(r"tests/[\w/]+(?:\.py)?", text) if not (ROOT / name).exists()]
+    assert not missing
