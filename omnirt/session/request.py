@@ -20,8 +20,17 @@ from typing import Any
 
 from msgspec import Struct
 
-from omnirt.errors import Cancelled, DeadlineExceeded, Failure, OmnirtError, Overloaded, StageFailed, StageLost
-from omnirt.ids import Fence
+from omnirt.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    Failure,
+    InvalidRequest,
+    OmnirtError,
+    Overloaded,
+    StageFailed,
+    StageLost,
+)
+from omnirt.ids import CLIENT, Fence
 from omnirt.runtime.credit import InEdge, OutEdge
 from omnirt.session.service import Done, Failed
 from omnirt.wire.messages import Chunk, Credit, End, Record
@@ -164,9 +173,13 @@ class RequestMachine:
     # ------------------------------------------------------------ input
 
     def extend(self, modality: str, payload: Payload) -> list[Effect]:
-        """More input. Raises Cancelled when the request or its input is over, Overloaded when too much waits."""
+        """More input. Raises Cancelled when the request or its input is over, Overloaded when too much waits,
+        InvalidRequest for a modality the pipeline does not take."""
         if self.state is State.OVER or not self._input_open:
             raise Cancelled("the request takes no more input")
+        known = {edge.port for edge in self._edges.values() if edge.source == CLIENT}
+        if modality not in known:
+            raise InvalidRequest(f"the pipeline takes {', '.join(sorted(known))}, not {modality}", param="input")
         if any(len(out.waiting) >= HELD_INPUT_MAX for out in self._inputs.values()):
             raise Overloaded(f"{HELD_INPUT_MAX} inputs are waiting already")
         if not self._sent:

@@ -59,8 +59,10 @@ class Tour:
         await self.draining()
 
     async def idle(self) -> None:
+        """Asked before its death is known."""
         self.strike()
-        answers = await asyncio.gather(*(ask(self.head, request(seed)) for seed in range(3)))
+        lives = [self.head.submit(request(seed)) for seed in range(3)]
+        answers = await asyncio.gather(*(read_all(live) for live in lives))
         assert all(is_right(answer, seed) for seed, answer in enumerate(answers)), [each.end for each in answers]
 
     async def loading(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from omnirt.errors import Cancelled, Failure, NotReady, Overloaded
+from omnirt.errors import Cancelled, Failure, InvalidRequest, NotReady, Overloaded
 from omnirt.ids import Fence
 from omnirt.session import request as request_module
 from omnirt.session.request import Deliver, Drop, Effect, Finish, RequestMachine, Restart, Route, Send, State
@@ -115,8 +115,11 @@ def test_input_given_before_the_start_is_sent_with_it() -> None:
     assert [type(effect) for effect in machine.started(ROUTE)] == [Send, Send]
 
 
-def test_a_modality_that_no_open_edge_takes_goes_nowhere() -> None:
-    assert running(is_open=True).extend("audio", Text("x")) == []
+def test_a_modality_the_pipeline_does_not_take_is_refused_by_name() -> None:
+    machine = running(is_open=True)
+    with pytest.raises(InvalidRequest, match="takes text, not audio"):
+        machine.extend("audio", Text("x"))
+    assert machine.state is State.RUNNING
 
 
 def test_too_much_waiting_input_is_refused_and_the_request_lives_on(monkeypatch: pytest.MonkeyPatch) -> None:
