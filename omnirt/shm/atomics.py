@@ -10,7 +10,7 @@ from omnirt.shm.layout import *  # noqa: F403
 from omnirt.shm.native import load, places
 
 NAMES = (
-    "load_acquire", "store_release", "full_fence", "reserve", "publish", "scan", "advance", "park", "used", "take",
+    "load_acquire", "store_release", "full_fence", "begin_step", "reserve", "publish", "scan", "advance", "park", "used", "take",
     "untake", "give", "push_many", "must_ring", "pop_many",
 )  # fmt: skip
 
@@ -34,6 +34,7 @@ _functions = load(_SOURCES, _build, NAMES)
 load_acquire: Callable[[int], int] = _functions["load_acquire"]
 store_release: Callable[[int, int], int] = _functions["store_release"]
 full_fence: Callable[[], int] = _functions["full_fence"]
+begin_step: Callable[[int, int], int] = _functions["begin_step"]
 reserve: Callable[[int, int, int, int], int] = _functions["reserve"]
 publish: Callable[[int], int] = _functions["publish"]
 scan: Callable[[int, int, int], int] = _functions["scan"]

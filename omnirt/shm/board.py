@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from omnirt.shm.atomics import full_fence, load_acquire, store_release
+from omnirt.shm.atomics import begin_step, full_fence, load_acquire, store_release
 from omnirt.shm.segment import Segment
 
 STEP_SLOTS_MAX = 64
@@ -50,6 +50,9 @@ class Board:
         words, line = self._words, node * _LINE_WORDS
         progress = words[line]
         assert progress & 1 == 0, "a step has begun and not ended"
+        if len(slots) == 1:  # the same in one call: it stands before every step of a lone request
+            begin_step(self._address + line * _WORD, slots[0])
+            return
         full_fence()  # the slots of this step must not be seen under the even word of the last one's end
         noted = slots[:STEP_SLOTS_MAX]
         words[line + _COUNT] = len(noted)

@@ -139,6 +139,16 @@ def _full_fence():
     _fence()
 
 
+@_native("void(int64, int64)")
+def _begin_step(line, slot):
+    """The board's words of a step with one request; see `Board`."""
+    progress = _get(line)
+    _fence()
+    _put(line + 8, 1)
+    _put(line + 16, slot)
+    _put_release(line, progress + 1)
+
+
 # ------------------------------------------------------------------------------------------------ producer
 
 
