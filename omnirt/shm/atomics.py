@@ -10,8 +10,8 @@ from omnirt.shm.layout import *  # noqa: F403
 from omnirt.shm.native import load, places
 
 NAMES = (
-    "load_acquire", "store_release", "full_fence", "begin_step", "reserve", "publish", "scan", "advance", "park", "used", "take",
-    "untake", "give", "push_many", "must_ring", "pop_many",
+    "load_acquire", "store_release", "full_fence", "begin_step", "reserve", "publish", "scan", "advance", "park",
+    "used", "take", "untake", "give", "push_many", "must_ring", "pop_many",
 )  # fmt: skip
 
 
