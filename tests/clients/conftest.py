@@ -24,13 +24,13 @@ ROOT = Path(__file__).parent.parent.parent
 SERVERS = ("scripted", "tone")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def scripted_server() -> Iterator[LiveGateway]:
     with LiveGateway(ScriptedService) as gateway:
         yield gateway
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def tone_server() -> Iterator[LiveGateway]:
     """The real runtime, with a stage that needs no weights."""
     plan = load_plan(str(ROOT / "pipelines" / "tone.toml"), [], [])

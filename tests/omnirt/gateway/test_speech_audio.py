@@ -26,6 +26,9 @@ class Events:
         self.read += 1
         return self._events[self.read - 1]
 
+    def has_output(self):
+        return False
+
 
 def run(events, spoken, use):
     core = Core(ScriptedService(), GatewayConfig())
