@@ -38,7 +38,10 @@ async def running(
     try:
         head.start()
         if wait:
-            await asyncio.wait_for(ready.wait(), READY_S)
+            up = asyncio.ensure_future(ready.wait())
+            await asyncio.wait((up, head.finished), timeout=READY_S, return_when=asyncio.FIRST_COMPLETED)
+            up.cancel()
+            assert ready.is_set(), f"not ready: {head.state().stages}"
         yield head
     finally:
         head.close()
