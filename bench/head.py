@@ -84,12 +84,15 @@ async def many(url: str, streams: int, seconds: float) -> tuple[float, float, fl
         return sum(read) / CHUNK_BYTES / took, statistics.median(lags) - base, lags[int(len(lags) * 0.99)] - base
 
 
-async def with_unread(url: str, readers: int, unread: int, seconds: float) -> float:
-    """Chunks a second of each reader, while `unread` more clients ask and never read."""
+async def of_sixteen(url: str, unread: bool, seconds: float) -> float:
+    """Chunks a second of each of 15 readers; the sixteenth client reads too, or has stopped reading."""
     host, port = url.removeprefix("http://").split(":")
     silent: list[asyncio.StreamWriter] = []
-    for _ in range(unread):
-        _, writer = await asyncio.open_connection(host, int(port), limit=1024)
+    if unread:
+        link = socket.socket()
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # so that it stands still soon
+        link.connect((host, int(port)))
+        _, writer = await asyncio.open_connection(sock=link, limit=1024)
         text = '{"input": "440 Hz for 3600 s", "response_format": "pcm"}'
         writer.write(
             f"POST /v1/audio/speech HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
@@ -97,14 +100,16 @@ async def with_unread(url: str, readers: int, unread: int, seconds: float) -> fl
         )
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         silent.append(writer)
-    await asyncio.sleep(0.5 if unread else 0)
+        await asyncio.sleep(3)  # what the kernel holds for it is full by then
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
         start = time.perf_counter()
-        read = await asyncio.gather(*(read_stream(http, url, 200 + 10 * n, seconds) for n in range(readers)))
+        sixteenth = [] if unread else [asyncio.ensure_future(read_stream(http, url, 999, 2 * seconds))]
+        read = await asyncio.gather(*(read_stream(http, url, 200 + 10 * n, seconds) for n in range(15)))
         took = time.perf_counter() - start
+        await asyncio.gather(*sixteenth)
     for writer in silent:
         writer.transport.abort()
-    return sum(read) / CHUNK_BYTES / took / readers
+    return sum(read) / CHUNK_BYTES / took / 15
 
 
 def main() -> None:
@@ -120,12 +125,12 @@ def main() -> None:
     with server("limits.requests_max=80", "limits.deadline_s=600", "stage.tone.options.step_ms=2") as url:
         ratios: list[float] = []
         for _ in range(args.rounds):
-            alone = asyncio.run(with_unread(url, 15, 0, args.seconds / 2))
-            beside = asyncio.run(with_unread(url, 15, 1, args.seconds / 2))
-            ratios.append(beside / alone)
+            reading = asyncio.run(of_sixteen(url, unread=False, seconds=args.seconds))
+            unread = asyncio.run(of_sixteen(url, unread=True, seconds=args.seconds))
+            ratios.append(unread / reading)
         loss = 100 * (1 - statistics.median(ratios))
         verdict = "met" if loss <= 2 else "MISS"
-        print(f"{'15 readers beside one that never reads':44}{loss:9.2f} % of their rate lost   goal <= 2 %  {verdict}")
+        print(f"{'one of 16 stops reading: the other 15':44}{loss:9.2f} % of their rate lost   goal <= 2 %  {verdict}")
 
 
 if __name__ == "__main__":

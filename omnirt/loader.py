@@ -7,6 +7,7 @@ out-of-tree ones alike.
 from __future__ import annotations
 
 import importlib
+import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
 from types import ModuleType
@@ -46,8 +47,17 @@ def _import(module_name: str) -> ModuleType:
         if module_name == missing or module_name.startswith(missing + "."):
             raise ConfigError(f"there is no module {missing!r}{_near_module(missing)}") from error
         raise ConfigError(f"importing {module_name!r} failed: there is no module {missing!r}; install it") from error
-    except (ImportError, SyntaxError, ValueError) as error:
-        raise ConfigError(f"importing {module_name!r} failed: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:  # another's module may raise anything
+        raise ConfigError(f"importing {module_name!r} failed: {_said(error)}") from error
+
+
+def _said(error: BaseException) -> str:
+    """The error in one line, and where it was raised."""
+    text = f"{type(error).__name__}: {error}".partition("\n")[0].rstrip(": ")
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, SyntaxError) or not frames:  # says itself where it is
+        return text
+    return f"{text} ({frames[-1].filename}:{frames[-1].lineno})"
 
 
 def _near_module(missing: str) -> str:

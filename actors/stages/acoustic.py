@@ -44,7 +44,7 @@ class Utterance:
 
     def __init__(self, request: Request) -> None:
         self.speed = _speed(request)
-        self.is_written = request.params.get("normalize", True) is not False
+        self.is_written = _is_written(request)
         self.splitter = ClauseSplitter()
         self.clauses: deque[Clause] = deque()
         self.breaths: deque[Breath] = deque()
@@ -210,6 +210,13 @@ def _speed(request: Request) -> float:
     if isinstance(speed, bool) or not isinstance(speed, int | float) or not SPEED_MIN <= speed <= SPEED_MAX:
         raise InvalidRequest(f"speed must be a number from {SPEED_MIN} to {SPEED_MAX}", param="speed")
     return float(speed)
+
+
+def _is_written(request: Request) -> bool:
+    written = request.params.get("normalize", True)
+    if not isinstance(written, bool):
+        raise InvalidRequest("normalize must be true or false", param="normalize")
+    return written
 
 
 def _check_voice(request: Request) -> None:

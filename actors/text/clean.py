@@ -1,7 +1,8 @@
 """Characters first: one spelling for each kind of quote, dash, space and digit, and no markup.
 
-What is removed is invisible (zero-width marks) or only says how text looks (emphasis, heading marks). Everything else
-is still there afterwards, in ASCII where ASCII has it.
+What is removed is invisible (zero-width marks) or only says how text looks (emphasis, heading marks; of a drawn line a
+comma stays). Of three or more of the same sign one is left, and accents are part of their letter however they were
+typed. Everything else is still there afterwards, in ASCII where ASCII has it.
 """
 
 from __future__ import annotations
@@ -36,10 +37,15 @@ _MARKUP = (
     (re.compile(r"~~([^~]+)~~"), r"\1"),
     (re.compile(r"(?<!\w)(_{1,2})(?=\S)([^_]+?)(?<=\S)\1(?!\w)"), r"\2"),
 )
+_DRAWN = re.compile(r"(?m)^[ \t]*([-=_*~#+\u2022])(?:[ \t]*\1){2,}[ \t]*$|([=_*~#+\u2022])\2{3,}|[\u2500-\u259f]{2,}")
+"""Rules, underlinings, blanks to fill in, boxes: a pause."""
+_REPEATED = re.compile(r"([^\w\s.,;:!?'\"()\[\]{}-])\1{2,}")
 
 
 def clean(text: str) -> str:
     """The text on one line, in plain characters."""
+    text = unicodedata.normalize("NFC", text)
+    text = _REPEATED.sub(r"\1", _DRAWN.sub(", ", text))
     text = _LINK.sub(r"\1 (\2)", text)
     for pattern, kept in _MARKUP:
         text = pattern.sub(kept, text)
@@ -59,7 +65,7 @@ def _plain(char: str) -> str:
         return char if char.isprintable() else " "
     if char.isdecimal():
         return str(unicodedata.decimal(char))
-    if unicodedata.category(char) in ("Cc", "Cf", "Co", "Cn", "Cs"):
+    if unicodedata.category(char) in ("Cc", "Cf", "Co", "Cn", "Cs", "Mn", "Me"):
         return " " if char.isspace() else ""
     if char in "\u00b2\u00b3\u00b5\u2122\u00aa\u00ba":
         return char  # spoken as words later

@@ -26,7 +26,13 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(*_parsed(list(sys.argv[1:] if argv is None else argv)))
+    except KeyboardInterrupt:  # at any moment, also while a command is being imported
+        return 130
+
+
+def _parsed(arguments: list[str]) -> tuple[ModuleType, argparse.Namespace]:
     parser = argparse.ArgumentParser(prog="omnirt", description=omnirt.__doc__)
     parser.add_argument("--version", action="version", version=f"omnirt {omnirt.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -39,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             module.add_arguments(command)
     args = parser.parse_args(arguments)
     assert module is not None, "the parser refuses what is not a command"
-    return _run(module, args)
+    return module, args
 
 
 def _run(module: ModuleType, args: argparse.Namespace) -> int:
@@ -50,8 +56,6 @@ def _run(module: ModuleType, args: argparse.Namespace) -> int:
             print(finding, file=sys.stderr)
     except OmnirtError as error:
         print(f"error: {error.message}", file=sys.stderr)
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:  # the reader of a table went away
         sys.stderr.close()
         return 141

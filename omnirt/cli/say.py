@@ -1,7 +1,8 @@
 """`omnirt say "text" -o out.wav`: speak through a running server and keep the audio.
 
 The file appears under its name only when the whole answer arrived. A WAV that was streamed gets its real sizes, so any
-reader takes it. `-o -` writes to standard output as it comes.
+reader takes it. `-o -` writes to standard output as it comes, and so does the name of a device or a pipe, which stays
+what it is.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import math
 import os
 import sys
 from pathlib import Path
@@ -46,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", default="speech.wav", help="file to write, - for standard output")
     parser.add_argument("--url", default=DEFAULT_URL, help=f"the server (default {DEFAULT_URL})")
     parser.add_argument("--voice", help="one of the voices at URL/v1/audio/voices")
-    parser.add_argument("--speed", type=float, help="0.25 to 4.0")
+    parser.add_argument("--speed", type=_speed, help="0.25 to 4.0")
     parser.add_argument("--format", choices=AUDIO_FORMATS, help="default: by the file's ending, else wav")
     parser.add_argument("--seed", type=int, help="the same seed gives the same audio")
     parser.add_argument("--key-file", help="file that holds the API key, where the server asks for one")
@@ -54,10 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     audio_format = args.format or _format_of(args.output)
-    text = sys.stdin.read() if args.text == "-" else args.text
-    body: dict[str, object] = {"input": text, "response_format": audio_format, "stream_format": "audio"}
+    body: dict[str, object] = {"response_format": audio_format, "stream_format": "audio"}
     body |= {name: getattr(args, name) for name in ("voice", "speed", "seed") if getattr(args, name) is not None}
     try:
+        body["input"] = _text(args.text)
         heard = asyncio.run(_say(args, body, audio_format))
     except SayError as error:
         print(f"omnirt say: {error}", file=sys.stderr)
@@ -69,7 +71,9 @@ def run(args: argparse.Namespace) -> int:
 async def _say(args: argparse.Namespace, body: dict[str, object], audio_format: str) -> Heard:
     if args.output == "-":
         return await _receive(args, body, sys.stdout.buffer)
-    target = Path(args.output)
+    target, is_device = _target(args.output)
+    if is_device:
+        return await _into_device(args, body, target)
     partial = target.with_name(target.name + ".part")
     try:
         with partial.open("wb") as file:
@@ -83,6 +87,23 @@ async def _say(args: argparse.Namespace, body: dict[str, object], audio_format: 
     finally:
         partial.unlink(missing_ok=True)
     return heard
+
+
+def _target(output: str) -> tuple[Path, bool]:
+    """Where the audio goes, and whether that is a device or a pipe. A link keeps its place."""
+    target = Path(output).resolve()
+    if target.is_dir():
+        raise SayError(f"{output} is a directory; name a file with -o")
+    return target, target.exists() and not target.is_file()
+
+
+async def _into_device(args: argparse.Namespace, body: dict[str, object], target: Path) -> Heard:
+    """As it comes: what is no file of data can neither be replaced nor corrected."""
+    try:
+        with target.open("wb") as file:
+            return await _receive(args, body, file)
+    except OSError as error:
+        raise SayError(f"cannot use {error.filename or target}: {error.strerror}") from error
 
 
 async def _receive(args: argparse.Namespace, body: dict[str, object], file: BinaryIO) -> Heard:
@@ -106,7 +127,7 @@ async def _receive(args: argparse.Namespace, body: dict[str, object], file: Bina
     except aiohttp.ClientConnectorError as error:
         text = f"no server answers at {args.url}; start one with: omnirt run pipelines/speech.toml"
         raise SayError(text) from error
-    except aiohttp.InvalidURL as error:
+    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
         raise SayError(f"{args.url} is not a URL such as {DEFAULT_URL}") from error
     except (aiohttp.ClientError, TimeoutError) as error:
         raise SayError(f"the answer broke off after {heard.nbytes} bytes; the server's log says why") from error
@@ -116,8 +137,30 @@ async def _receive(args: argparse.Namespace, body: dict[str, object], file: Bina
 
 def _key(path: str) -> str:
     """The first key of a file such as the server's own. Not an argument: those show in the list of processes."""
-    lines = (line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines())
-    return next((line for line in lines if line and not line.startswith("#")), "")
+    try:
+        lines = [line.strip() for line in Path(path).read_text(encoding="ascii").splitlines()]
+    except UnicodeDecodeError as error:
+        raise SayError(f"the key file {path} holds something else than keys, one a line") from error
+    keys = [line for line in lines if line and not line.startswith("#")]
+    if not keys:
+        raise SayError(f"the key file {path} holds no key")
+    return keys[0]
+
+
+def _text(given: str) -> str:
+    try:
+        text = sys.stdin.read() if given == "-" else given
+        text.encode()  # bytes of the command line that are no text arrive as lone surrogates
+    except UnicodeError as error:
+        raise SayError("the text is not UTF-8") from error
+    return text
+
+
+def _speed(given: str) -> float:
+    speed = float(given)
+    if not math.isfinite(speed):
+        raise ValueError(given)
+    return speed
 
 
 def _format_of(output: str) -> str:

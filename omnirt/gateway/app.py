@@ -66,6 +66,7 @@ def _add_surfaces(app: web.Application, core: Core) -> None:
     app.router.add_post(_v1("audio/speech"), speech.create, name="speech")
     resource = app.router.add_resource(_v1("audio/voices"), name="voices")
     resource.add_route("GET", voices.list)
+    resource.add_route("HEAD", voices.list)
     resource.add_route("POST", voices.create)
     app.router.add_delete(_v1("audio/voices/{id:.+}"), voices.delete, name="voice")
     app.router.add_get(_v1("audio/models"), models.audio, name="audio_models")

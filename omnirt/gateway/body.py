@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -10,14 +11,25 @@ from aiohttp import web
 
 from omnirt.gateway.errors import ApiError, Refusal, invalid, too_large
 
+SILENCE_S = 30.0
+"""A client that has not sent all of its body and sends nothing for this long is refused."""
+
 
 def as_object(value: object) -> Mapping[str, Any] | None:
     """`value` where it is a JSON object; its keys are strings because it came out of a JSON decoder."""
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else None
 
 
+def check_encoding(request: web.Request) -> None:
+    """415 for a compressed body: a few bytes could become gigabytes here, and no client of this API sends them."""
+    coding = request.headers.get("Content-Encoding", "identity").strip().lower()
+    if coding not in ("", "identity"):
+        text = f"Content-Encoding is {coding[:100]}; send the body as it is."
+        raise ApiError(Refusal(415, "unsupported_media_type", text, headers={"Accept-Encoding": "identity"}))
+
+
 async def read_json(request: web.Request, bytes_max: int) -> Any:
-    """The decoded body. Raises 400, 413 or 415 and reads no more than `bytes_max`."""
+    """The decoded body. Raises 400, 408, 413 or 415 and reads no more than `bytes_max`."""
     kind = request.content_type
     if "Content-Type" in request.headers and kind != "application/json" and not kind.endswith("+json"):
         text = f"Content-Type is {kind}; send application/json."
@@ -33,8 +45,18 @@ async def read_bytes(request: web.Request, bytes_max: int) -> bytes:
     if length is not None and length > bytes_max:
         raise too_large(bytes_max)
     body = bytearray()
-    async for piece in request.content.iter_any():
+    while piece := await _next_piece(request):
         body += piece
         if len(body) > bytes_max:
             raise too_large(bytes_max)
     return bytes(body)
+
+
+async def _next_piece(request: web.Request) -> bytes:
+    """Empty at the end."""
+    try:
+        async with asyncio.timeout(SILENCE_S):
+            return await request.content.readany()
+    except TimeoutError:
+        text = f"The body stopped: nothing came for {SILENCE_S:g} s."
+        raise ApiError(Refusal(408, "request_timeout", text, close=True)) from None

@@ -50,6 +50,8 @@ class Outlet:
     @classmethod
     async def open(cls, request: web.Request, headers: dict[str, str], stall_s: float) -> Outlet:
         response = web.StreamResponse(headers=headers)
+        if request.version < HttpVersion11:
+            response.force_close()  # without chunks the end of the connection is the end of the answer
         await response.prepare(request)
         return cls(request, response, stall_s)
 

@@ -80,6 +80,8 @@ def refusal_of(error: Exception) -> Refusal:
         return error.refusal
     if isinstance(error, web.HTTPException):
         return _of_http(error)
+    if isinstance(error, web.RequestPayloadError):
+        return Refusal(400, "invalid_body", "The body is not framed as its headers say.", close=True)
     if isinstance(error, (InvalidRequest, NotFound, Unsupported, Cancelled)):
         return _of_caller(error)
     if isinstance(error, (Overloaded, NotReady)):

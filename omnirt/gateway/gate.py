@@ -1,7 +1,8 @@
 """What happens around every handler: the request's name, browsers' questions, keys, drain, and the shape of errors.
 
 Invariant: every answer passes here, also those for unknown routes, so every answer has `x-request-id`, CORS headers
-and, when it is an error, the envelope. This is one of two places that catch broadly: it ends the work it was doing.
+and, when it is an error, the envelope; only bytes that are not HTTP, and an unknown Expect, get a plain 4xx from the
+library. This is one of two places that catch broadly: it ends the work it was doing.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from aiohttp.typedefs import Handler, Middleware
 from omnirt.clock import monotonic_ns
 from omnirt.errors import NotReady, OmnirtError
 from omnirt.gateway.auth import caller_of
+from omnirt.gateway.body import check_encoding
 from omnirt.gateway.core import Core
 from omnirt.gateway.cors import is_preflight, origin_headers, preflight
 from omnirt.gateway.delivery import break_off
@@ -27,6 +29,8 @@ CLIENT_GONE = 499
 DRAIN_RETRY_S = 5.0
 log = logging.getLogger("omnirt.gateway")
 
+EXPECTED = (ApiError, OmnirtError, web.HTTPException, web.RequestPayloadError)
+"""What is no mistake of ours."""
 PROBES = frozenset({"health", "healthz", "ping", "ready", "metrics"})
 
 
@@ -43,6 +47,8 @@ class Gate:
 
     async def on_prepare(self, request: web.Request, response: web.StreamResponse) -> None:
         """Headers of every answer, also of streams and upgrades."""
+        if REQUEST_ID not in request:  # refused before it came here: an Expect that nobody knows
+            self._name(request)
         response.headers["x-request-id"] = request[REQUEST_ID]
         response.headers["Server"] = "omnirt"
         response.headers["openai-processing-ms"] = str((monotonic_ns() - request[ARRIVED_NS]) // 1_000_000)
@@ -50,9 +56,7 @@ class Gate:
         request[RESPONSE] = response
 
     async def _pass(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        request[ARRIVED_NS] = monotonic_ns()
-        request[REQUEST_ID] = request_id_of(request.headers.get("X-Request-Id"))
-        request[CALLER] = ""
+        self._name(request)
         try:
             response = await self._admitted(request, handler)
         except asyncio.CancelledError:
@@ -66,12 +70,18 @@ class Gate:
         self._record(request, response.status)
         return response
 
+    def _name(self, request: web.Request) -> None:
+        request[ARRIVED_NS] = monotonic_ns()
+        request[REQUEST_ID] = request_id_of(request.headers.get("X-Request-Id"))
+        request[CALLER] = ""
+
     async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if is_preflight(request):
             return preflight(request.headers, self._core.config.cors_origins)
         request[CALLER] = caller_of(request, self._core.keys, self._core.config)
         if request.path.startswith("/v1/") and not request.path.endswith("/cancel"):
             self._refuse_while_draining()
+        check_encoding(request)
         return await handler(request)
 
     def _refuse_while_draining(self) -> None:
@@ -80,7 +90,7 @@ class Gate:
 
     def _failed(self, request: web.Request, error: Exception) -> web.StreamResponse:
         refusal = refusal_of(error)
-        if not isinstance(error, (ApiError, OmnirtError, web.HTTPException)):
+        if not isinstance(error, EXPECTED):
             log.error("a handler failed: %r", error, exc_info=error, extra={"request": request[REQUEST_ID]})
         self._record(request, refusal.status, f"{refusal.code}: {refusal.message}")
         started = request.get(RESPONSE)

@@ -17,7 +17,6 @@ How the answer is delivered:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
@@ -125,7 +124,7 @@ def _voice(fields: Mapping[str, Any]) -> str | None:
 
 def _speed(fields: Mapping[str, Any], rules: SpeechRules) -> float:
     value = fields.get("speed", 1.0)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise invalid("speed must be a number.", "speed")
     if not SPEED_MIN <= value <= SPEED_MAX:
         raise invalid(f"speed must be from {SPEED_MIN} to {SPEED_MAX}.", "speed")
@@ -162,8 +161,10 @@ def _params(fields: Mapping[str, Any], rules: SpeechRules) -> dict[str, Any]:
             raise invalid(f"This model does not support {name}.", name, "unsupported_parameter")
         params[name] = value
     for name in sorted(rules.honoured - {*params, *CHANGES_THE_VOICE, "speed", "seed", "voice"}):
-        value = fields.get(name)
-        if isinstance(value, bool | int | float | str):  # what a stage adds to the protocol, such as `normalize`
+        value = fields.get(name)  # what a stage adds to the protocol, such as `normalize`
+        if isinstance(value, dict | list):
+            raise invalid(f"{name} must be a plain value.", name)
+        if value is not None:
             params[name] = value
     return params
 

@@ -18,7 +18,7 @@ from omnirt.pipeline.decode import decode_options
 from omnirt.pipeline.findings import Finding
 from omnirt.pipeline.graph import Classes, Wire, cycles_of, ends_of, reachable, wires_of
 from omnirt.pipeline.layers import KeyPath, Tree
-from omnirt.pipeline.spec import PipelineSpec, StageSpec
+from omnirt.pipeline.spec import COUNT_MAX, PipelineSpec, StageSpec
 from omnirt.runtime.stage import Stage
 from omnirt.wire.payload import Actions, Frames, Payload, Pcm, Text
 
@@ -253,9 +253,11 @@ class Check:
     def _check_limits(self) -> None:
         for table in ("limits", "restart"):
             for name, value in msgspec.structs.asdict(getattr(self.spec, table)).items():
-                least = 0 if name in ("per_key_max", "queue_max", "intensity") else None
-                if value < 0 or (value == 0 and least is None):
-                    message = f"{name} = {value}: must be {'0 or more' if least == 0 else 'more than 0'}"
+                zero_is_fine = name in ("per_key_max", "queue_max", "intensity")
+                if value > COUNT_MAX:
+                    self._wrong((table, name), table, f"{name} = {value}: must be at most {COUNT_MAX}")
+                elif not (value > 0 or (value == 0 and zero_is_fine)):
+                    message = f"{name} = {value}: must be {'0 or more' if zero_is_fine else 'more than 0'}"
                     self._wrong((table, name), table, message)
 
 

@@ -97,7 +97,8 @@ def _leaf(
         values[field.name] = msgspec.convert(value, field.type)
     except msgspec.ValidationError as error:
         key = path[-1]
-        problem = _HINTS[key] if key in _HINTS and isinstance(value, str) else str(error).replace("`", "")
+        hinted = key in _HINTS and len(path) > 1 and isinstance(value, str)
+        problem = _HINTS[key] if hinted else str(error).replace("`", "")
         findings.append(Finding(tree.origin(path), place_of(path[:-1]), f"{key} = {_shown(value)}: {problem}"))
         if not field.required:
             return

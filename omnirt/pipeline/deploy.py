@@ -45,6 +45,8 @@ def check_pipeline(
     """All findings, and the plan when none is an error. Raises ConfigError when a file is not there at all."""
     path = find_file(pipeline, "pipeline")
     tree = merged(path, [find_file(overlay, "deploy overlay", folder="deploy") for overlay in overlays], sets)
+    if not tree.is_readable:
+        return Checked(tuple(tree.findings), None)
     spec, wrong = decode(tree)
     findings = [*tree.findings, *wrong]
     plan = None

@@ -30,6 +30,8 @@ class Tree:
         self.findings: list[Finding] = []
         self._origins: dict[KeyPath, Origin] = {}
         self._file = Origin("")
+        self.is_readable = True
+        """False when the pipeline's own file said nothing: then nothing can be said about its content."""
 
     def origin(self, path: KeyPath) -> Origin:
         """Where `path`, or the nearest thing around it, was written."""
@@ -47,7 +49,9 @@ class Tree:
         raw = self._parse(path)
         if not overlay:
             self._file = Origin(path)
-        if raw is not None:
+        if raw is None:
+            self.is_readable &= overlay
+        else:
             text, table = raw
             lines = key_lines(text)
             for name in NAMED:

@@ -12,8 +12,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from omnirt.wire.plan import LimitsPlan, RestartPlan
 
-Count = Annotated[int, Meta(ge=1)]
-Seconds = Annotated[float, Meta(gt=0)]
+COUNT_MAX = 1 << 31
+"""More of anything is a slip of the finger; arithmetic further on may rely on it."""
+PROCESSES_MAX = 1024
+Count = Annotated[int, Meta(ge=1, le=COUNT_MAX)]
+Processes = Annotated[int, Meta(ge=1, le=PROCESSES_MAX)]
+Seconds = Annotated[float, Meta(gt=0, le=COUNT_MAX)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
 Device = Annotated[str, Meta(pattern=r"^(cpu|cuda:[0-9]+)$")]
 
@@ -52,16 +56,16 @@ class NodeSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`[node.NAME]`. Replicas take the devices in turn when `device` is a list."""
 
     device: Device | Annotated[list[Device], Meta(min_length=1)] | UnsetType = UNSET
-    replicas: Count = 1
+    replicas: Processes = 1
     threads: Count | UnsetType = UNSET
     """An equal share of the machine's cores when left out."""
     python: str | UnsetType = UNSET
-    ranks: Count | UnsetType = UNSET
+    ranks: Processes | UnsetType = UNSET
     spin_us: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
 
 
 class PipelineSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    name: str
+    name: Annotated[str, Meta(min_length=1)]
     aliases: tuple[str, ...] = ()
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]

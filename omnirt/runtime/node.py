@@ -128,10 +128,13 @@ class NodeProcess:
     def _load(self) -> None:
         boot = self._boot
         assert boot is not None
+        facts: dict[str, dict[str, Any]] = {}
         for plan in boot.stages:
             try:
                 self._start_stage(plan)
-            except Exception as error:
+                facts[plan.name] = self._started[-1][0].facts()
+                encode(Ready(facts))  # here, where what cannot be sent is the stage's own mistake
+            except (Exception, SystemExit) as error:
                 log.exception("stage=%s did not start", plan.name)
                 self.tell_head(LoadFailed(_load_error(error, plan.name).failure()))
                 self._channel.flush(FLUSH_S)
@@ -139,7 +142,7 @@ class NodeProcess:
         # Whatever was loaded stays: keep the collector from walking through it again and again.
         gc.collect()
         gc.freeze()
-        self.tell_head(Ready({context.stage: stage.facts() for stage, context in self._started}))
+        self.tell_head(Ready(facts))
 
     def _start_stage(self, plan: StagePlan) -> None:
         boot, cells = self._boot, self._cells
@@ -243,7 +246,7 @@ class NodeProcess:
 _CELLS: dict[type, Callable[[Cells, Any], None]] = {Open: Cells.open, Close: Cells.close, Ask: Cells.ask}
 
 
-def _load_error(error: Exception, stage: str) -> OmnirtError:
+def _load_error(error: BaseException, stage: str) -> OmnirtError:
     if isinstance(error, OmnirtError):
         error.stage = error.stage or stage
         return error

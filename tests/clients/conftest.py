@@ -21,7 +21,7 @@ from omnirt.testing.live_gateway import LiveGateway
 from omnirt.testing.scripted_service import ScriptedService
 
 ROOT = Path(__file__).parent.parent.parent
-SERVERS = ("scripted", "tone")
+SERVERS = ("scripted", "tone", "speech")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,17 @@ def scripted_server() -> Iterator[LiveGateway]:
 @pytest.fixture(scope="module")
 def tone_server() -> Iterator[LiveGateway]:
     """The real runtime, with a stage that needs no weights."""
-    plan = load_plan(str(ROOT / "pipelines" / "tone.toml"), [], [])
+    yield from _real("tone")
+
+
+@pytest.fixture(scope="module")
+def speech_server() -> Iterator[LiveGateway]:
+    """The real runtime with the voice."""
+    yield from _real("speech")
+
+
+def _real(pipeline: str) -> Iterator[LiveGateway]:
+    plan = load_plan(str(ROOT / "pipelines" / f"{pipeline}.toml"), [], [])
 
     def start() -> Any:
         head = resolve("omnirt.actors.head:Head")(plan, asyncio.get_running_loop())

@@ -38,6 +38,9 @@ def test_the_error_says_which_half_is_wrong(name, message):
     [
         ("import no_such_library_of_ours", "there is no module 'no_such_library_of_ours'; install it"),
         ("def broken(:", "SyntaxError"),
+        ("raise RuntimeError('no driver\\nmore')", "RuntimeError: no driver ("),
+        ("1 / 0", "omnirt_broken_stage.py:1)"),
+        ("import sys; sys.exit(4)", "SystemExit: 4"),
     ],
 )
 def test_a_module_that_does_not_import_says_why(tmp_path, monkeypatch, source, message):

@@ -6,6 +6,7 @@ import asyncio
 import io
 import wave
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -91,3 +92,54 @@ def test_a_text_without_a_readable_letter_is_refused_by_name(client: openai.Open
 
 def test_the_voices_of_the_openai_api_are_spoken_by_the_one_there_is(client: openai.OpenAI) -> None:
     assert client.audio.speech.create(model="tts-1", voice="alloy", input="Hi.", response_format="mp3").content
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("input", ""),
+        ("input", " \n\t"),
+        ("input", None),
+        ("input", ["Hi."]),
+        ("input", "a" * 4097),
+        ("voice", ""),
+        ("voice", "nobody"),
+        ("voice", {}),
+        ("speed", 0),
+        ("speed", "fast"),
+        ("speed", 10**400),
+        ("max_new_tokens", 0),
+        ("max_new_tokens", 10**9),
+        ("instructions", "x" * 10_000),
+        ("ref_audio", "ftp://a/b"),
+        ("ref_audio", "javascript:x"),
+        ("task_type", "Base"),
+        ("language", "Klingon"),
+        ("normalize", "no"),
+        ("normalize", {}),
+    ],
+)
+def test_a_bad_field_is_named_and_every_stage_stays(server: LiveGateway, field: str, value: Any) -> None:
+    answer = server.ask("POST", "/v1/audio/speech", {"input": "Hi.", field: value})
+    assert (answer.status, answer.error()["param"]) == (400, field)
+    assert server.call(lambda: server.service.state().state) == "ready"
+
+
+def test_everyone_gets_what_they_get_alone_also_under_one_name(server: LiveGateway, sentences: Any) -> None:
+    def say(number: int) -> bytes:
+        body = {"input": " ".join(sentences[number : number + 2]), "response_format": "pcm", "seed": number}
+        answer = server.ask("POST", "/v1/audio/speech", body, {"X-Request-Id": "the same"})
+        assert answer.status == 200
+        return answer.body
+
+    alone = [say(number) for number in range(6)]
+    with ThreadPoolExecutor(18) as clients:
+        together = list(clients.map(say, [number % 6 for number in range(18)]))
+    assert together == alone * 3
+
+
+@pytest.mark.parametrize("text", ["\U0001f600", "?!", "a", "a\x00b", "caf\u0065\u0301", "<b>x</b>", "_" * 4096])
+def test_odd_texts_are_spoken(server: LiveGateway, text: str) -> None:
+    answer = server.ask("POST", "/v1/audio/speech", {"input": text, "response_format": "pcm"})
+    assert answer.status == 200
+    assert 0.1 * 2 * RATE <= len(answer.body) < 10 * 2 * RATE

@@ -216,3 +216,10 @@ def test_a_forgotten_request_keeps_nothing(acoustic):
     mine = admit(acoustic, request(), STORY)
     acoustic.forget(CTX, mine)
     assert mine.state is None
+
+
+@pytest.mark.parametrize("value", ["no", 0, 1.5])
+def test_normalize_is_true_or_false(acoustic, value):
+    with pytest.raises(InvalidRequest) as refused:
+        admit(acoustic, request(normalize=value), "Hi.")
+    assert refused.value.param == "normalize"

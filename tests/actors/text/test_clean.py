@@ -24,6 +24,14 @@ from omnirt.actors.text.clean import clean
         ("2 * 3 * 4", "2 * 3 * 4"),
         ("\ufb01ne", "fine"),
         ("\x07bell\x00", "bell"),
+        ("cafe\u0301 Zu\u0308rich", "caf\u00e9 Z\u00fcrich"),
+        ("x\u0301\u0302\u0303", "x"),
+        ("1\ufe0f\u20e3 two", "1 two"),
+        ("\U0001f600\U0001f600\U0001f600 $$$ a === b", "\U0001f600 $ a = b"),
+        ("Title\n=====\nText", "Title , Text"),
+        ("My name is ______.", "My name is , ."),
+        ("\u2500\u2500\u2500\u2500 end", ", end"),
+        ("C++ -- wait... what?!", "C++ -- wait... what?!"),
     ],
 )
 def test_each_character_gets_one_plain_spelling(written, plain):

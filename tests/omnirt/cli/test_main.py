@@ -49,5 +49,15 @@ def test_other_errors_of_ours_are_printed_without_a_trace(capsys, monkeypatch):
     assert capsys.readouterr().err == "error: still loading\n"
 
 
+def test_an_interrupt_is_quiet_also_while_a_command_is_imported(capsys, monkeypatch):
+    monkeypatch.setattr(cli.importlib, "import_module", _interrupt)
+    assert main(["run"]) == 130
+    assert capsys.readouterr().err == ""
+
+
+def _interrupt(name):
+    raise KeyboardInterrupt
+
+
 def _raise(args):
     raise NotReady("still loading", reason="model_loading")

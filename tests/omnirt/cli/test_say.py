@@ -1,6 +1,7 @@
 """`omnirt say` against a live gateway."""
 
 import argparse
+import os
 import wave
 
 import pytest
@@ -89,3 +90,49 @@ def test_a_key_is_sent(tmp_path):
         target = str(tmp_path / "a.wav")
         assert run("hello", "-o", target, "--url", gateway.url) == 1
         assert run("hello", "-o", target, "--url", gateway.url, "--key-file", str(keys)) == 0
+
+
+def test_a_device_or_a_pipe_stays_what_it_is(server, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert run("hi", "-o", str(pipe), "--url", server.url, "--format", "mp3") == 0
+        assert os.read(reader, 2)[0] == 0xFF
+        assert pipe.is_fifo()
+    finally:
+        os.close(reader)
+
+
+def test_a_link_stays_a_link(server, tmp_path):
+    link = tmp_path / "link.wav"
+    link.symlink_to(tmp_path / "real.wav")
+    assert run("hi", "-o", str(link), "--url", server.url) == 0
+    assert link.is_symlink()
+    assert (tmp_path / "real.wav").read_bytes().startswith(b"RIFF")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("hi", "-o", "{tmp}"), "is a directory"),
+        (("hi", "--key-file", "{tmp}/empty"), "holds no key"),
+        (("hi", "--key-file", "{tmp}/binary"), "something else than keys"),
+        (("hi", "--url", "ftp://127.0.0.1"), "is not a URL"),
+        (("h\udcff", "-o", "{tmp}/a.wav"), "not UTF-8"),
+    ],
+)
+def test_a_mistake_in_the_call_is_a_sentence(server, tmp_path, capsys, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").write_text("# none\n")
+    (tmp_path / "binary").write_bytes(b"\x7fELF\xff")
+    given = [argument.replace("{tmp}", str(tmp_path)) for argument in arguments]
+    assert run(*given, *(() if "--url" in given else ("--url", server.url))) == 1
+    assert message in capsys.readouterr().err
+    assert server.service.submitted == []
+
+
+def test_a_speed_that_is_no_number_is_refused(server, capsys):
+    with pytest.raises(SystemExit):
+        run("hi", "--url", server.url, "--speed", "nan")
+    assert "nan" in capsys.readouterr().err

@@ -1,7 +1,10 @@
 """Reading JSON bodies, over the wire."""
 
+import gzip
+
 import pytest
 
+from omnirt.gateway import body
 from omnirt.gateway.config import GatewayConfig
 
 PATH = "/v1/audio/speech"
@@ -52,3 +55,34 @@ def test_a_body_that_turns_out_too_long_is_refused_midway(make_gateway):
 def test_lone_surrogates_do_not_reach_the_stages(gateway):
     answer = gateway.ask("POST", PATH, b'{"input": "a\\ud800b"}', {"Content-Type": "application/json"})
     assert answer.status == 400
+
+
+@pytest.mark.parametrize(
+    ("coding", "sent"), [("gzip", gzip.compress(b'{"input": "hi"}')), ("gzip", b"no gzip"), ("br", b"{}"), ("x", b"{}")]
+)
+def test_a_compressed_body_is_refused_whatever_it_holds(gateway, coding, sent):
+    answer = gateway.ask("POST", PATH, sent, {"Content-Type": "application/json", "Content-Encoding": coding})
+    assert (answer.status, answer.error()["code"]) == (415, "unsupported_media_type")
+    assert answer.headers["accept-encoding"] == "identity"
+
+
+def test_identity_is_no_compression(gateway):
+    headers = {"Content-Type": "application/json", "Content-Encoding": "identity"}
+    assert gateway.ask("POST", PATH, b'{"input": "hi"}', headers).status == 200
+
+
+@pytest.mark.parametrize("sent", [b"Content-Length: 100\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n2\r\n{ \r\n"])
+def test_a_body_that_stops_is_not_waited_for_for_ever(gateway, monkeypatch, sent):
+    monkeypatch.setattr(body, "SILENCE_S", 0.05)
+    received = gateway.exchange(HEAD + sent)
+    assert received.startswith(b"HTTP/1.1 408")
+    assert b'"code":"request_timeout"' in received
+
+
+def test_chunks_that_go_wrong_midway_are_the_clients_mistake(gateway, monkeypatch):
+    monkeypatch.setattr(body, "SILENCE_S", 0.5)
+    with gateway.connect() as connection:
+        connection.sendall(HEAD + b"Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert b"100 Continue" in connection.recv(1 << 16)  # the handler waits for the body
+        connection.sendall(b"2\r\n{ \r\nnonsense\r\n")
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 4")

@@ -92,8 +92,9 @@ def test_without_chunks_a_break_is_a_reset(gateway):
         assert read_rest(connection)[1], "an orderly close would look like the end of the audio"
 
 
-def test_an_old_client_gets_the_audio_without_chunks(gateway):
-    received = gateway.exchange(request_bytes("HTTP/1.0"))
+@pytest.mark.parametrize("also", [b"", b"Connection: keep-alive\r\n"])
+def test_an_old_client_gets_the_audio_without_chunks_and_then_the_end(gateway, also):
+    received = gateway.exchange(request_bytes("HTTP/1.0").replace(b"\r\n\r\n", b"\r\n" + also + b"\r\n", 1))
     head, _, body = received.partition(b"\r\n\r\n")
     assert b"chunked" not in head.lower()
     assert len(body) == 2 * round(24_000 * 0.25)

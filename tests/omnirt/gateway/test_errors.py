@@ -25,6 +25,7 @@ CALLER, SERVER, RATE = "invalid_request_error", "server_error", "rate_limit_erro
 @pytest.mark.parametrize(
     ("error", "status", "type", "code", "retry"),
     [
+        (web.RequestPayloadError("m"), 400, CALLER, "invalid_body", None),
         (InvalidRequest("m", param="voice"), 400, CALLER, "invalid_value", None),
         (NotFound("m", param="model"), 404, CALLER, "model_not_found", None),
         (NotFound("m"), 404, CALLER, "not_found", None),

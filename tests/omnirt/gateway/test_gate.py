@@ -200,3 +200,34 @@ def test_a_dead_engine_is_named(gateway):
     answer = gateway.speak()
     assert (answer.status, answer.error()["code"], answer.error()["stage"]) == (503, "engine_dead", "voice")
     assert "retry-after" in answer.headers
+
+
+def test_an_expectation_that_nobody_knows_is_417_with_a_name(gateway):
+    head = b"POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Request-Id: mine\r\n"
+    received = gateway.exchange(head + b"Expect: 200-maybe\r\nContent-Length: 2\r\n\r\n{}")
+    assert received.startswith(b"HTTP/1.1 417")
+    assert b"x-request-id: mine" in received
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"\x16\x03\x01\x02\x00\x01\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer sk-secret\x00\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\nX: sk-secret" + b"x" * 70_000 + b"\r\n\r\n",
+    ],
+)
+def test_what_is_not_http_is_at_most_a_line_of_news(gateway, caplog, request_bytes):
+    caplog.set_level(logging.INFO, "omnirt.gateway.http")
+    assert b" 400 " in gateway.exchange(request_bytes).partition(b"\r\n")[0]
+    for record in caplog.records:
+        line = KeyValueFormatter("head").format(record)
+        assert record.levelno == logging.INFO
+        assert "trace" not in line
+        assert "secret" not in line
+
+
+@pytest.mark.parametrize("path", ["/health", "/metrics", "/v1/models", "/v1/audio/voices", "/v1/models/speech"])
+def test_what_can_be_got_can_be_asked_for_its_head(gateway, path):
+    answer = gateway.ask("HEAD", path)
+    assert (answer.status, answer.body) == (200, b"")

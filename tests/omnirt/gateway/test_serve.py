@@ -19,6 +19,12 @@ def test_a_taken_port_is_said_before_anything_is_loaded():
             bind("127.0.0.1", port)
 
 
+@pytest.mark.parametrize("port", [-1, 65_536])
+def test_a_number_that_is_no_port_is_refused(port):
+    with pytest.raises(ConfigError, match="is not from 0 to 65535"):
+        bind("127.0.0.1", port)
+
+
 def test_an_address_of_somebody_else_is_refused_with_the_reason():
     with pytest.raises(ConfigError, match=r"cannot listen on 192\.0\.2\.1:0"):
         bind("192.0.2.1", 0)

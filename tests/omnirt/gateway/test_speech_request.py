@@ -56,12 +56,16 @@ def test_every_field_arrives():
         ("response_format", "", "invalid_value"),
         ("response_format", 1, "invalid_value"),
         ("speed", 0.24, "invalid_value"),
+        ("speed", 10**400, "invalid_value"),
+        ("speed", float("inf"), "invalid_value"),
+        ("speed", float("nan"), "invalid_value"),
+        ("seed", 10**400, "invalid_value"),
+        ("sample_rate", 10**400, "invalid_value"),
         ("speed", 4.01, "invalid_value"),
         ("speed", 0, "invalid_value"),
         ("speed", -1, "invalid_value"),
         ("speed", "fast", "invalid_value"),
         ("speed", True, "invalid_value"),
-        ("speed", float("inf"), "invalid_value"),
         ("stream_format", "ws", "invalid_value"),
         ("stream", "yes", "invalid_value"),
         ("stream", 1, "invalid_value"),
@@ -165,3 +169,10 @@ def test_limits_come_from_the_rules():
     rules = SpeechRules(input_chars_max=3, default_format="wav")
     assert parse_speech({"input": "abc"}, rules).format == "wav"
     assert "limit is 3" in refusal({"input": "abcd"}, rules).message
+
+
+@pytest.mark.parametrize("value", [{}, {"a": 1}, []])
+def test_a_stages_own_parameter_is_a_plain_value_or_refused(value):
+    rules = SpeechRules(honoured=frozenset({"normalize"}))
+    assert refusal({"input": "hi", "normalize": value}, rules).param == "normalize"
+    assert parse_speech({"input": "hi", "normalize": False}, rules).params == {"normalize": False}

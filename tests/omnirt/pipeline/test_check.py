@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from omnirt.pipeline.deploy import check_pipeline
@@ -142,3 +144,32 @@ def test_a_cycle_with_one_window_is_right(write):
 def test_one_edge_cannot_answer_two_windows(write):
     text = LOOP.format(there="window = 2", back="") + '\n[[edge]]\nfrom = "a.text"\nto = "b.second"\nwindow = 2\n'
     assert any("it would answer both" in line for line in messages(write(text)))
+
+
+@pytest.mark.parametrize("text", ["name = ", "\xff"])
+def test_of_a_file_that_cannot_be_read_nothing_else_is_said(write, text):
+    path = write("")
+    Path(path).write_bytes(text.encode("latin-1"))
+    assert len(check_pipeline(path, (), ["limits.requests_mx=3"]).findings) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "name=",
+        "limits.requests_max=99999999999999999999",
+        "limits.deadline_s=inf",
+        "limits.deadline_s=nan",
+        "limits.drain_s=1e300",
+        "restart.backoff_s=nan",
+        "stage.tts.batch=99999999999999999999",
+        "stage.tts.step_limit_s=inf",
+        "stage.tts.load_limit_s=nan",
+        "edge.llm.codes.credit=1000000000000",
+        "node.llm.replicas=1000000",
+        "node.llm.ranks=1000000",
+    ],
+)
+def test_numbers_beyond_all_measure_are_slips_of_the_finger(write, talk, change):
+    findings = check_pipeline(write(talk), (), [change]).findings
+    assert [str(finding.origin) for finding in findings] == [f"--set {change}"]
