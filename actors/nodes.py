@@ -87,10 +87,6 @@ class Process:
         self.channel: Channel
         self.peer: Peer
 
-    @property
-    def key(self) -> tuple[str, int]:
-        return self.node.name, self.rank
-
 
 class Owner(Protocol):
     """Who is told. Calls come one at a time, from the loop."""

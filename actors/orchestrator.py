@@ -43,7 +43,7 @@ from omnirt.actors.session import (
     Started,
     deadline_from,
 )
-from omnirt.errors import InvalidRequest, NotReady, OmnirtError, Overloaded, StageLost
+from omnirt.errors import InvalidRequest, NotReady, Overloaded, StageLost
 from omnirt.ids import CLIENT, HEAD, Fence
 from omnirt.pipeline.router import Router, needed_stages, opened_edges
 from omnirt.runtime.actor import Actor, NearRef, System
@@ -389,8 +389,3 @@ class Orchestrator(Actor):
         EndAll: _on_end_all,
         RequestFailed: _on_request_failed,
     }
-
-
-def refusal(answer: Any) -> OmnirtError | None:
-    """The error an `Admit` was answered with, if it was."""
-    return answer if isinstance(answer, OmnirtError) else None

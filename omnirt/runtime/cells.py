@@ -92,9 +92,6 @@ class Cells:
             if edge.source == plan.name:
                 self._senders[edge.index] = cell
 
-    def stages(self) -> list[Stage]:
-        return [cell.stage for cell in self._cells.values()]
-
     # ------------------------------------------------------------ arrivals
 
     def open(self, message: Open) -> None:

@@ -17,13 +17,12 @@ import socket
 import sys
 from collections.abc import Callable
 from functools import partial
-from random import Random
 from typing import Any
 
 import msgspec
 import uvloop
 
-from omnirt.clock import LoopClock, monotonic_ns
+from omnirt.clock import monotonic_ns
 from omnirt.connectors.base import LinkBroken
 from omnirt.connectors.ring import RingLink
 from omnirt.errors import OmnirtError, StageFailed
@@ -67,8 +66,6 @@ class NodeProcess:
     """Implements `NodeWorld` with real time, rings and death."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, control: socket.socket) -> None:
-        self.clock = LoopClock(loop)
-        self.random = Random()
         self._loop = loop
         self._channel = Channel(control, loop, self._on_control, self._on_head_gone)
         self._boot: Boot | None = None
