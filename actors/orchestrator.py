@@ -141,7 +141,13 @@ class Orchestrator(Actor):
     def _resolve(self, submit: Submit) -> tuple[tuple[str, ...], tuple[EdgePlan, ...]]:
         if not submit.outputs:
             raise InvalidRequest("no output was asked for", param="modalities")
-        stages, edges = needed_stages(self._plan, submit.outputs), opened_edges(self._plan, submit.outputs)
+        given = {*(modality for modality, _ in submit.inputs), *submit.later} or set(self._plan.inputs)
+        foreign = given.difference(self._plan.inputs)
+        if foreign:
+            takes = f"{self._plan.name} takes {', '.join(self._plan.inputs)}, not {', '.join(sorted(foreign))}"
+            raise InvalidRequest(takes, param="input")
+        stages = needed_stages(self._plan, given, submit.outputs)
+        edges = opened_edges(self._plan, given, submit.outputs)
         known = {edge.port for edge in edges if edge.source == CLIENT}
         for modality, _ in submit.inputs:
             if modality not in known:

@@ -9,25 +9,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import math
 import os
 import sys
 from pathlib import Path
 from typing import BinaryIO
 
-import aiohttp
 import msgspec
 from msgspec import Struct
 
+from omnirt.cli import server
+from omnirt.cli.server import ServerError
 from omnirt.clock import NS, monotonic_ns
 from omnirt.gateway.config import AUDIO_FORMATS
 from omnirt.gateway.media import wav_header
 
-DEFAULT_URL = "http://127.0.0.1:8091"
 WAV_HEADER_BYTES = 44
-CONNECT_S = 5.0
-SILENCE_S = 120.0
 
 
 class Heard(Struct):
@@ -39,19 +36,14 @@ class Heard(Struct):
     rate: int = 0
 
 
-class SayError(Exception):
-    """The text says what to do about it."""
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", help="what to say; - reads standard input")
     parser.add_argument("-o", "--output", default="speech.wav", help="file to write, - for standard output")
-    parser.add_argument("--url", default=DEFAULT_URL, help=f"the server (default {DEFAULT_URL})")
     parser.add_argument("--voice", help="one of the voices at URL/v1/audio/voices")
     parser.add_argument("--speed", type=_speed, help="0.25 to 4.0")
     parser.add_argument("--format", choices=AUDIO_FORMATS, help="default: by the file's ending, else wav")
     parser.add_argument("--seed", type=int, help="the same seed gives the same audio")
-    parser.add_argument("--key-file", help="file that holds the API key, where the server asks for one")
+    server.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         body["input"] = _text(args.text)
         heard = asyncio.run(_say(args, body, audio_format))
-    except SayError as error:
+    except ServerError as error:
         print(f"omnirt say: {error}", file=sys.stderr)
         return 1
     print(_summary(heard, args.output, audio_format), file=sys.stderr)
@@ -83,7 +75,7 @@ async def _say(args: argparse.Namespace, body: dict[str, object], audio_format: 
                 file.write(wav_header(heard.rate, heard.nbytes - WAV_HEADER_BYTES))
         os.replace(partial, target)
     except OSError as error:
-        raise SayError(f"cannot use {error.filename or target}: {error.strerror}") from error
+        raise ServerError(f"cannot use {error.filename or target}: {error.strerror}") from error
     finally:
         partial.unlink(missing_ok=True)
     return heard
@@ -93,7 +85,7 @@ def _target(output: str) -> tuple[Path, bool]:
     """Where the audio goes, and whether that is a device or a pipe. A link keeps its place."""
     target = Path(output).resolve()
     if target.is_dir():
-        raise SayError(f"{output} is a directory; name a file with -o")
+        raise ServerError(f"{output} is a directory; name a file with -o")
     return target, target.exists() and not target.is_file()
 
 
@@ -103,48 +95,20 @@ async def _into_device(args: argparse.Namespace, body: dict[str, object], target
         with target.open("wb") as file:
             return await _receive(args, body, file)
     except OSError as error:
-        raise SayError(f"cannot use {error.filename or target}: {error.strerror}") from error
+        raise ServerError(f"cannot use {error.filename or target}: {error.strerror}") from error
 
 
 async def _receive(args: argparse.Namespace, body: dict[str, object], file: BinaryIO) -> Heard:
-    url = f"{args.url.rstrip('/')}/v1/audio/speech"
-    headers = {"Authorization": f"Bearer {_key(args.key_file)}"} if args.key_file else {}
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENCE_S)
     heard = Heard()
     began_ns = monotonic_ns()
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session,
-            session.post(url, json=body, headers=headers) as response,
-        ):
-            if response.status != 200:
-                raise SayError(_reason(response.status, await response.read()))
-            heard.rate = int(response.headers.get("X-Sample-Rate", "0"))
-            async for piece in response.content.iter_any():
-                heard.first_ns = heard.first_ns or monotonic_ns() - began_ns
-                heard.nbytes += len(piece)
-                file.write(piece)
-    except aiohttp.ClientConnectorError as error:
-        text = f"no server answers at {args.url}; start one with: omnirt run pipelines/speech.toml"
-        raise SayError(text) from error
-    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
-        raise SayError(f"{args.url} is not a URL such as {DEFAULT_URL}") from error
-    except (aiohttp.ClientError, TimeoutError) as error:
-        raise SayError(f"the answer broke off after {heard.nbytes} bytes; the server's log says why") from error
+    async with server.answer(args, "/v1/audio/speech", msgspec.json.encode(body), pipeline="speech") as response:
+        heard.rate = int(response.headers.get("X-Sample-Rate", "0"))
+        async for piece in response.content.iter_any():
+            heard.first_ns = heard.first_ns or monotonic_ns() - began_ns
+            heard.nbytes += len(piece)
+            file.write(piece)
     heard.total_ns = monotonic_ns() - began_ns
     return heard
-
-
-def _key(path: str) -> str:
-    """The first key of a file such as the server's own. Not an argument: those show in the list of processes."""
-    try:
-        lines = [line.strip() for line in Path(path).read_text(encoding="ascii").splitlines()]
-    except UnicodeDecodeError as error:
-        raise SayError(f"the key file {path} holds something else than keys, one a line") from error
-    keys = [line for line in lines if line and not line.startswith("#")]
-    if not keys:
-        raise SayError(f"the key file {path} holds no key")
-    return keys[0]
 
 
 def _text(given: str) -> str:
@@ -152,7 +116,7 @@ def _text(given: str) -> str:
         text = sys.stdin.read() if given == "-" else given
         text.encode()  # bytes of the command line that are no text arrive as lone surrogates
     except UnicodeError as error:
-        raise SayError("the text is not UTF-8") from error
+        raise ServerError("the text is not UTF-8") from error
     return text
 
 
@@ -167,13 +131,6 @@ def _format_of(output: str) -> str:
     ending = Path(output).suffix.lstrip(".").lower()
     ending = {"ogg": "opus"}.get(ending, ending)
     return ending if ending in AUDIO_FORMATS else "wav"
-
-
-def _reason(status: int, body: bytes) -> str:
-    with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
-        envelope = msgspec.json.decode(body, type=dict[str, dict[str, object]])
-        return f"the server refused ({status}): {envelope['error']['message']}"
-    return f"the server answered {status}; is it omnirt?"
 
 
 def _summary(heard: Heard, output: str, audio_format: str) -> str:

@@ -6,6 +6,8 @@ nothing piles up here.
 
 from __future__ import annotations
 
+from typing import Any
+
 from omnirt.clock import monotonic_ns
 from omnirt.errors import StageFailed, error_from
 from omnirt.gateway.core import Core
@@ -29,7 +31,7 @@ class SpeechAudio:
         self._encoder: Encoder | None = None
         self._source_rate = 0
         self._over = False
-        self._usage: dict[str, int] = {}
+        self._usage: dict[str, dict[str, Any]] = {}
         self.samples = 0
         """Made by the pipeline so far, at its own rate."""
         self.first_ns = 0
@@ -47,7 +49,7 @@ class SpeechAudio:
                     piece += await self._encode(event.payload)
             elif isinstance(event, Done):
                 self._over = True
-                self._usage = event.usage
+                self._usage = event.reports
                 piece = await self._flush()
             else:
                 self._over = True
@@ -76,14 +78,18 @@ class SpeechAudio:
 
     def usage(self) -> dict[str, object]:
         """Tokens as the stages counted them; where they do not count, characters in and 20 per second out."""
-        incoming = max(0, self._usage.get("input_tokens", len(self._spoken.text)))
-        outgoing = max(0, self._usage.get("output_tokens", round(self.seconds() * TOKENS_PER_SECOND)))
+        incoming = self._counted("input_tokens", len(self._spoken.text))
+        outgoing = self._counted("output_tokens", round(self.seconds() * TOKENS_PER_SECOND))
         return {
             "input_tokens": incoming,
             "output_tokens": outgoing,
             "total_tokens": incoming + outgoing,
             "input_token_details": {"text_tokens": incoming, "audio_tokens": 0},
         }
+
+    def _counted(self, name: str, estimate: int) -> int:
+        counts = [report[name] for report in self._usage.values() if name in report]
+        return max(0, sum(counts)) if counts else estimate
 
     async def _encode(self, payload: Payload) -> bytes:
         if not isinstance(payload, Pcm):

@@ -20,16 +20,7 @@ from omnirt.pipeline.graph import Classes, Wire, cycles_of, ends_of, reachable, 
 from omnirt.pipeline.layers import KeyPath, Tree
 from omnirt.pipeline.spec import COUNT_MAX, PipelineSpec, StageSpec
 from omnirt.runtime.stage import Stage
-from omnirt.wire.payload import Actions, Frames, Payload, Pcm, Text
-
-MODALITIES: dict[str, type[Payload]] = {
-    "text": Text,
-    "audio": Pcm,
-    "image": Frames,
-    "video": Frames,
-    "actions": Actions,
-}
-"""What the client sends and gets for a modality; a modality not named here may be anything."""
+from omnirt.wire.payload import MODALITIES, Payload
 
 
 def stage_classes(spec: PipelineSpec, tree: Tree) -> tuple[dict[str, type[Stage]], list[Finding]]:

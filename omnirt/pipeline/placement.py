@@ -14,11 +14,11 @@ import msgspec
 from msgspec import UNSET
 
 from omnirt.ids import CLIENT
-from omnirt.pipeline.check import MODALITIES, stage_options
+from omnirt.pipeline.check import stage_options
 from omnirt.pipeline.graph import Classes, Wire, cycles_of, wires_of
 from omnirt.pipeline.sizing import has_arrays, links_of
 from omnirt.pipeline.spec import NodeSpec, PipelineSpec, given
-from omnirt.wire.payload import Payload
+from omnirt.wire.payload import MODALITIES, Payload
 from omnirt.wire.plan import EdgePlan, NodePlan, Plan, StagePlan
 
 

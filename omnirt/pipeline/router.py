@@ -76,29 +76,46 @@ class Router:
             self._sticky.popitem(last=False)
 
 
-def needed_stages(plan: Plan, outputs: Iterable[str]) -> tuple[str, ...]:
-    """The completion set: the stages that give `outputs` and all that lead to them, in the plan's order."""
-    wanted = tuple(outputs)
+def needed_stages(plan: Plan, inputs: Iterable[str], outputs: Iterable[str]) -> tuple[str, ...]:
+    """The completion set: the stages on a way from one of `inputs` to one of `outputs`, in the plan's order.
+
+    So a request for text never wakes the speech stages, and one without a recording never wakes those that hear.
+    Raises Unsupported for an output that the pipeline does not give, or not from these inputs."""
+    wanted, given = tuple(outputs), tuple(inputs)
     unknown = [output for output in wanted if output not in plan.outputs]
     if unknown:
         raise Unsupported(f"{plan.name} gives {', '.join(plan.outputs)}, not {', '.join(unknown)}")
-    needed = {stage.name for stage in plan.stages if stage.final in wanted and stage.final}
-    todo = list(needed)
-    while todo:
-        stage = todo.pop()
-        for edge in plan.edges:
-            if edge.target == stage and edge.source not in needed and edge.source != CLIENT:
-                needed.add(edge.source)
-                todo.append(edge.source)
-    return tuple(stage.name for stage in plan.stages if stage.name in needed)
+    ends = [stage.name for stage in plan.stages if stage.final and stage.final in wanted]
+    starts = [edge.target for edge in plan.edges if edge.source == CLIENT and edge.port in given]
+    between = _reached(starts, [(edge.source, edge.target) for edge in plan.edges])
+    between &= _reached(ends, [(edge.target, edge.source) for edge in plan.edges])
+    missing = [stage.final for stage in plan.stages if stage.name in ends and stage.name not in between]
+    if missing:
+        raise Unsupported(f"{plan.name} makes no {', '.join(missing)} from {', '.join(given) or 'nothing'}")
+    return tuple(stage.name for stage in plan.stages if stage.name in between)
 
 
-def opened_edges(plan: Plan, outputs: Iterable[str]) -> tuple[EdgePlan, ...]:
-    """The edges a request for `outputs` opens: between needed stages, into them, and out with what was asked for."""
-    wanted = frozenset(outputs)
-    needed = {*needed_stages(plan, wanted), CLIENT}
+def opened_edges(plan: Plan, inputs: Iterable[str], outputs: Iterable[str]) -> tuple[EdgePlan, ...]:
+    """The edges a request opens: between the stages it needs, into them from the client, and out with what was asked
+    for. An input that no such stage reads has no edge here."""
+    given, wanted = frozenset(inputs), frozenset(outputs)
+    needed = needed_stages(plan, given, wanted)
     return tuple(
         edge
         for edge in plan.edges
-        if edge.source in needed and edge.target in needed and (edge.target != CLIENT or edge.to_port in wanted)
+        if (edge.source in needed or (edge.source == CLIENT and edge.port in given))
+        and (edge.target in needed or (edge.target == CLIENT and edge.to_port in wanted))
     )
+
+
+def _reached(starts: Iterable[str], arrows: Iterable[tuple[str, str]]) -> set[str]:
+    """`starts` and every stage that one comes to from them."""
+    arrows = list(arrows)
+    found = {start for start in starts if start != CLIENT}
+    todo = list(found)
+    while todo:
+        here = todo.pop()
+        fresh = {after for before, after in arrows if before == here and after != CLIENT} - found
+        found |= fresh
+        todo += fresh
+    return found

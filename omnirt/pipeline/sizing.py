@@ -12,13 +12,14 @@ import numpy as np
 
 from omnirt.ids import CLIENT, HEAD
 from omnirt.wire.codec import INLINE_BYTES_MAX
+from omnirt.wire.messages import REPORTS_BYTES_MAX
 from omnirt.wire.payload import Payload
 from omnirt.wire.plan import EdgePlan, LimitsPlan, LinkPlan, NodePlan
 
 RECORD_BYTES = 512
 """The rest of a record: the ring's own header, the chunk's fields and the payload's header."""
 CONTROL_BYTES = 128
-"""A whole record without a payload: an end mark or returned credit."""
+"""A whole record without a payload: returned credit, or an end mark less its reports."""
 RING_BYTES_MIN = 1 << 16
 PAGE_BYTES = 4096
 
@@ -75,7 +76,7 @@ def _ring_bytes(out: list[EdgePlan], into: list[EdgePlan], limits: LimitsPlan) -
     per_request = 0
     for edge in out:
         per_request += edge.credit * (min(edge.chunk_bytes_max, INLINE_BYTES_MAX) + RECORD_BYTES)
-        per_request += CONTROL_BYTES  # the end mark
+        per_request += CONTROL_BYTES + REPORTS_BYTES_MAX  # the end mark
     for edge in into:
         per_request += edge.credit * CONTROL_BYTES
     # A quarter more: records of cancelled requests may still lie there when their places are taken again.

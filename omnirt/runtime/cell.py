@@ -26,7 +26,7 @@ from omnirt.runtime.outcome import Outcome
 from omnirt.runtime.row import Arrived, Row, Work
 from omnirt.runtime.stage import Chunk as StageChunk
 from omnirt.runtime.stage import Context, Emission, EngineStage, Stage
-from omnirt.wire.messages import Chunk, Close, Credit, End, Open, Record
+from omnirt.wire.messages import REPORTS_BYTES_MAX, Chunk, Close, Credit, End, Open, Record
 from omnirt.wire.payload import Payload
 from omnirt.wire.plan import EdgePlan, StagePlan
 
@@ -50,6 +50,8 @@ class CellShell(Protocol):
     process: str
 
     def is_stale(self, fence: Fence) -> bool: ...
+
+    def now_ns(self) -> int: ...
 
     def send(self, process: str, record: Record, payload: Payload | None) -> None:
         """Hand a record to another cell. Raises LinkFull or StageFailed (too large)."""
@@ -95,7 +97,7 @@ class Cell:
         older = self._rows.pop(message.request, None)
         if older is not None:
             self._forget(older)
-        row = Row(message, self._edges, self._engine)
+        row = Row(message, self._edges, self._engine, self._shell.now_ns())
         self._rows[message.request] = row
         for record, body in self._pop_early(message.request):
             self.record(record, body)
@@ -157,6 +159,7 @@ class Cell:
             self._fail(row, StageFailed(f"{lost} of {record.count} chunks", stage=self.plan.name))
             return
         row.source_ended(edge)
+        row.reports.update(record.reports)
         self._touch(row)
 
     # ------------------------------------------------------------ steps
@@ -198,20 +201,27 @@ class Cell:
 
     def _work(self, batch: list[Row]) -> list[Outcome]:
         """The stage's part of a step. Exceptions become outcomes: a batch that raised is run once more row by row."""
+        began_ns = self._shell.now_ns()
         outcomes = [Outcome(row) for row in batch]
         for outcome in outcomes:
             self._take(outcome)
             if self._engine and outcome.error is None:
                 self._guarded([outcome], self._admit)
+        self._advance(outcomes)
+        ended_ns = self._shell.now_ns()
+        for row in batch:
+            row.times.stepped(began_ns, ended_ns)
+        return outcomes
+
+    def _advance(self, outcomes: list[Outcome]) -> None:
         alive = [outcome for outcome in outcomes if outcome.error is None]
         if self._engine:
             self._guarded(alive, self._call_engine)
-            return outcomes
+            return
         self._guarded([outcome for outcome in alive if outcome.chunks], self._call_step)
         for outcome in alive:
             if not outcome.chunks:
                 self._guarded([outcome], self._call_finish)
-        return outcomes
 
     def _guarded(self, outcomes: list[Outcome], call: Callable[[list[Outcome]], None]) -> None:
         if not outcomes:
@@ -360,15 +370,27 @@ class Cell:
 
     def _end_outputs(self, row: Row) -> None:
         row.ended = True
+        reports = self._reports(row)
         for index, out in row.outs.items():
             payload = out.seal()
             if payload is not None:
                 self._send(row, index, out.process, out.sent - 1, payload)
             self.counters["dropped"] += out.dropped
-            self._shell.send(out.process, End(index, row.request.id, row.fence, out.sent), None)
+            self._shell.send(out.process, End(index, row.request.id, row.fence, out.sent, reports), None)
+
+    def _reports(self, row: Row) -> dict[str, dict[str, Any]]:
+        """What the stages up to here say of the request; without what is too long for an end mark."""
+        own = {**row.request.report, **row.times.report(self._shell.now_ns())}
+        reports = {**row.reports, self.plan.name: own}
+        size = len(msgspec.msgpack.encode(reports))
+        if size <= REPORTS_BYTES_MAX:
+            return reports
+        log.error("stage=%s reports of request=%s have %d bytes", self.plan.name, row.request.public_id, size)
+        return {}
 
     def _send(self, row: Row, edge: int, process: str, seq: int, payload: Payload) -> None:
         self.counters["chunks_out"] += 1
+        row.times.first_out_ns = row.times.first_out_ns or self._shell.now_ns()
         self._shell.send(process, Chunk(edge, row.request.id, row.fence, seq, b""), payload)
 
     # ------------------------------------------------------------ ends

@@ -47,6 +47,8 @@ def send(link: Link, record: Record, payload: Payload | None) -> None:
 class NodeWorld(Protocol):
     def is_stale(self, fence: Fence) -> bool: ...
 
+    def now_ns(self) -> int: ...
+
     def link(self, process: str) -> Link | None:
         """None when that process is gone."""
         ...
@@ -80,6 +82,7 @@ class Cells:
         """By edge: whose credits they are."""
         self._ready: deque[Cell] = deque()
         self.is_stale = world.is_stale
+        self.now_ns = world.now_ns
         self.execute = world.execute
         self.die = world.die
 

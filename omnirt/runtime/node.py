@@ -172,6 +172,9 @@ class NodeProcess:
         assert self._fences is not None
         return self._fences.is_stale(fence)
 
+    def now_ns(self) -> int:
+        return monotonic_ns()
+
     def link(self, process: str) -> RingLink | None:
         return self._links.get(process)
 

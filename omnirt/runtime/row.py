@@ -21,6 +21,28 @@ class Work(enum.Enum):
     """The input is complete and used up."""
 
 
+class Times:
+    """When what happened to a request at one stage, on the machine's monotonic clock; 0 for what did not happen."""
+
+    __slots__ = ("busy_ns", "first_out_ns", "first_step_ns", "opened_ns", "steps")
+
+    def __init__(self, now_ns: int) -> None:
+        self.opened_ns = now_ns
+        self.first_step_ns = 0
+        self.first_out_ns = 0
+        self.busy_ns = 0
+        """In steps that the request took part in, whoever else did."""
+        self.steps = 0
+
+    def stepped(self, began_ns: int, ended_ns: int) -> None:
+        self.first_step_ns = self.first_step_ns or began_ns
+        self.busy_ns += ended_ns - began_ns
+        self.steps += 1
+
+    def report(self, now_ns: int) -> dict[str, int]:
+        return {**{name: getattr(self, name) for name in self.__slots__}, "ended_ns": now_ns}
+
+
 class Arrived:
     """A chunk in a row's inbox. `body` is a payload (handed over in process) or a received one (a view of a ring)."""
 
@@ -40,10 +62,13 @@ class Arrived:
 class Row:
     __slots__ = (
         "_engine", "alone", "answers", "awake", "closed", "dead", "ended", "fence", "inbox", "output_over", "outs",
-        "request", "sources", "started", "stepping", "unfinished",
+        "reports", "request", "sources", "started", "stepping", "times", "unfinished",
     )  # fmt: skip
 
-    def __init__(self, opening: Open, edges: tuple[EdgePlan, ...], engine: bool) -> None:
+    def __init__(self, opening: Open, edges: tuple[EdgePlan, ...], engine: bool, now_ns: int) -> None:
+        self.times = Times(now_ns)
+        self.reports: dict[str, dict[str, Any]] = {}
+        """What the stages before this one have said."""
         self.fence = opening.fence
         self.request = Request(
             RequestId(opening.request), opening.public_id, opening.seed, opening.params, opening.deadline_ns

@@ -33,7 +33,7 @@ class Request:
     `state` belongs to the stage: keep a request's memory there, and it goes when the request goes.
     """
 
-    __slots__ = ("deadline_ns", "id", "params", "public_id", "seed", "state")
+    __slots__ = ("deadline_ns", "id", "params", "public_id", "report", "seed", "state")
 
     def __init__(self, id: RequestId, public_id: str, seed: int, params: Mapping[str, Any], deadline_ns: int) -> None:
         self.id = id
@@ -42,6 +42,9 @@ class Request:
         self.params = params
         self.deadline_ns = deadline_ns
         self.state: Any = None
+        self.report: dict[str, Any] = {}
+        """What the stage has to say of the request once its output ends: counts (`prompt_tokens`), `finish_reason`, ...
+        Plain values. It reaches the client's surface with the end of the output."""
 
     def random(self, salt: str = "") -> random.Random:
         """Randomness of this request alone: the same seed gives the same answer whatever else is in the batch."""

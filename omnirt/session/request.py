@@ -117,6 +117,7 @@ class RequestMachine:
         self._inputs: dict[int, OutEdge] = {}
         self._outputs: dict[int, InEdge] = {}
         self._closed_inputs = False
+        self._reports: dict[str, dict[str, Any]] = {}
 
     # ------------------------------------------------------------ life
 
@@ -223,8 +224,9 @@ class RequestMachine:
             lost = f"{record.count - edge.received} of {record.count} chunks"
             return self._fail(StageFailed(f"edge {spec.source}.{spec.port} -> client lost {lost}", stage=spec.source))
         edge.ended = True
+        self._reports.update(record.reports)
         if all(out.ended for out in self._outputs.values()):
-            return self._finish(Done({}))
+            return self._finish(Done(self._reports))
         return []
 
     # ------------------------------------------------------------ inside

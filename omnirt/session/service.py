@@ -18,7 +18,8 @@ class Submit(Struct, frozen=True):
     """A request as a surface understood it.
 
     inputs: (modality, payload) in order; the input is complete unless `input_open`.
-    outputs: the modalities wanted. params: by name, what stages may read. seed: None for a random one.
+    outputs: the modalities wanted. Only stages on a way from a modality of `inputs` (or of `later`) to one of them take
+    part. params: by name, what stages may read. seed: None for a random one.
     """
 
     inputs: tuple[tuple[str, Payload], ...]
@@ -31,6 +32,8 @@ class Submit(Struct, frozen=True):
     affinity: str = ""
     """Requests with the same non-empty affinity go to the same replicas while those live."""
     input_open: bool = False
+    later: tuple[str, ...] = ()
+    """Modalities that `extend` may bring beside those of `inputs`."""
 
 
 class Output(Struct, frozen=True):
@@ -41,7 +44,9 @@ class Output(Struct, frozen=True):
 
 
 class Done(Struct, frozen=True):
-    usage: dict[str, int]
+    """`reports`: what each stage that took part said of the request when it ended (see `Request.report`)."""
+
+    reports: dict[str, dict[str, Any]] = {}
 
 
 class Failed(Struct, frozen=True):

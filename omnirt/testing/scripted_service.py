@@ -193,7 +193,7 @@ class ScriptedLive:
             step = next(self._steps, None)
             if step is None:
                 self._finish()
-                return Done({})
+                return Done()
             if isinstance(step, Say):
                 self._service.steps += 1
                 return Output("audio", Pcm(step.samples, step.rate))

@@ -32,12 +32,14 @@ class Chunk(Struct, frozen=True, array_like=True, tag=1):
 
 
 class End(Struct, frozen=True, array_like=True, tag=2):
-    """The edge carries nothing more for this request. `count`: chunks it carried."""
+    """The edge carries nothing more for this request. `count`: chunks it carried. `reports`: what the stages up to here
+    have to say of the request, by name; they travel along to the client."""
 
     edge: int
     request: int
     fence: Fence
     count: int
+    reports: dict[str, dict[str, Any]] = {}
 
 
 class Credit(Struct, frozen=True, array_like=True, tag=3):
@@ -50,6 +52,9 @@ class Credit(Struct, frozen=True, array_like=True, tag=3):
 
 
 Record = Chunk | End | Credit
+
+REPORTS_BYTES_MAX = 3072
+"""Of an end mark, encoded: rings are sized for it."""
 
 # ---------------------------------------------------------------- head -> node
 

@@ -22,7 +22,7 @@ class Payload(msgspec.Struct, frozen=True):
 
     @classmethod
     def joined(cls, parts: list[Self]) -> Self:
-        """One payload holding `parts` in order: text and arrays are concatenated (axis 0), the rest is the first's."""
+        """One payload holding `parts` in order: text, tuples and arrays (axis 0) are concatenated, the rest is the first's."""
         if len(parts) == 1:
             return parts[0]
         values: dict[str, object] = {}
@@ -32,6 +32,8 @@ class Payload(msgspec.Struct, frozen=True):
                 values[name] = np.concatenate(column)
             elif isinstance(column[0], str):
                 values[name] = "".join(column)
+            elif isinstance(column[0], tuple):
+                values[name] = tuple(item for items in column for item in items)
             else:
                 values[name] = column[0]
         return cls(**values)
@@ -45,15 +47,88 @@ class Payload(msgspec.Struct, frozen=True):
 P = TypeVar("P", bound=Payload)
 
 
+class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
+    """One token that was chosen, and the likeliest there were (natural logarithms)."""
+
+    token: str
+    raw: bytes
+    logprob: float
+    top: tuple[TokenLogprob, ...] = ()
+
+
 class Text(Payload, frozen=True):
+    """`logprobs`: of the tokens that gave the text, when the request asked for them."""
+
     text: str
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 class Pcm(Payload, frozen=True):
-    """Mono audio. `samples`: [T] int16 or float32 in -1..1; `rate` in Hz."""
+    """Mono audio. `samples`: [T] int16 or float32 in -1..1; `rate` in Hz. `clip`: which of a request's recordings it
+    belongs to; a long one travels in several payloads."""
 
     samples: np.ndarray
     rate: int
+    clip: int = 0
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A piece of a message: `text`, or the `clip`-th recording of the request."""
+
+    text: str = ""
+    clip: int = -1
+
+
+class Message(msgspec.Struct, frozen=True):
+    """`role`: system, user, assistant or tool."""
+
+    role: str
+    parts: tuple[Part, ...]
+    name: str = ""
+
+
+_messages = msgspec.msgpack.Decoder(tuple[Message, ...])
+
+
+class Chat(Payload, frozen=True):
+    """A conversation so far. `packed`: [B] uint8, the messages; an array, so that a long one has a slot of its own."""
+
+    packed: np.ndarray
+
+    @classmethod
+    def of(cls, messages: tuple[Message, ...]) -> Chat:
+        return cls(np.frombuffer(msgspec.msgpack.encode(messages), np.uint8))
+
+    def messages(self) -> tuple[Message, ...]:
+        return _messages.decode(self.packed.tobytes())
+
+
+class Word(msgspec.Struct, frozen=True, array_like=True):
+    """Seconds from the beginning of the recording."""
+
+    text: str
+    start_s: float
+    end_s: float
+    probability: float = 0.0
+
+
+class Transcript(Payload, frozen=True):
+    """What was said in one stretch of recording `clip`, in seconds from its beginning. The last payload of a clip has
+    `last` set (and no text when nothing was said since the one before); `clip_s` is then the recording's length."""
+
+    text: str
+    clip: int = 0
+    start_s: float = 0.0
+    end_s: float = 0.0
+    language: str = ""
+    words: tuple[Word, ...] = ()
+    avg_logprob: float = 0.0
+    no_speech_prob: float = 0.0
+    compression_ratio: float = 0.0
+    temperature: float = 0.0
+    tokens: tuple[int, ...] = ()
+    last: bool = False
+    clip_s: float = 0.0
 
 
 class CodecFrames(Payload, frozen=True):
@@ -107,10 +182,13 @@ def owned(payload: P, borrowed: list[np.ndarray]) -> P:
 
 
 MODALITIES: dict[str, type[Payload]] = {
+    "chat": Chat,
+    "prompt": Text,
     "text": Text,
     "audio": Pcm,
+    "transcript": Transcript,
     "image": Frames,
     "video": Frames,
     "actions": Actions,
 }
-"""What a client edge of each modality carries."""
+"""What a client edge of each modality carries. `prompt` is text to go on with as it stands; `text` is to be spoken."""

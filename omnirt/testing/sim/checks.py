@@ -126,7 +126,7 @@ def _check_prefix(world: World, client: Client) -> None:
 
 
 def _expected(world: World, client: Client) -> dict[str, list[Any]]:
-    expected = world.pipeline.expected(client.plan.seed, client.given)
+    expected = world.pipeline.expected(client.plan.seed, client.given, client.plan.opens, client.plan.outputs)
     return {modality: expected[modality] for modality in client.plan.outputs}
 
 

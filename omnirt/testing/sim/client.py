@@ -92,6 +92,7 @@ class Client:
             public_id=plan.public_id,
             affinity=plan.affinity,
             input_open=plan.is_open,
+            later=plan.opens,
         )
 
     def _give(self, chunks: list[tuple[int, str, tuple[int, ...]]]) -> None:

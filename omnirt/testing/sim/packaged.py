@@ -33,10 +33,14 @@ class PackagedPipeline:
     def problems(self, payload: Any, tag: int, fence: Any) -> list[str]:
         return []
 
-    def draw_inputs(self, random: Random, outputs: tuple[str, ...]) -> list[tuple[str, tuple[int, ...]]]:
+    def draw_inputs(
+        self, random: Random, opens: tuple[str, ...], outputs: tuple[str, ...]
+    ) -> list[tuple[str, tuple[int, ...]]]:
         return [("text", tuple(random.randint(1, 40) for _ in range(2))) for _ in range(random.choice((0, 1, 2, 4)))]
 
-    def expected(self, seed: int, inputs: Streams) -> dict[str, list[Any]]:
+    def expected(
+        self, seed: int, inputs: Streams, opens: tuple[str, ...], outputs: tuple[str, ...]
+    ) -> dict[str, list[Any]]:
         text = "".join(f"{value % 40 + 1} " for value in inputs.get("text", []))
         if self.plan.name == "maze":
             answer: str = resolve("omnirt.actors.stages.maze:expected")(text)

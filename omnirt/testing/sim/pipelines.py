@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from omnirt.ids import CLIENT, Fence
 from omnirt.pipeline.placement import place
-from omnirt.pipeline.router import opened_edges
+from omnirt.pipeline.router import needed_stages, opened_edges
 from omnirt.pipeline.spec import EdgeSpec, NodeSpec, PipelineSpec, StageSpec
 from omnirt.runtime.stage import Stage
 from omnirt.testing.sim.scripts import Script, Streams, evaluate
@@ -36,24 +36,28 @@ class SimPipeline:
         self.lossy = frozenset(edge.to_port for edge in self.plan.edges if edge.overflow == "drop_oldest")
         """Outputs over a `drop_oldest` edge: some of the values, in order, the last one among them."""
 
-    def expected(self, seed: int, inputs: Streams) -> Streams:
-        """Output -> values, for a request that gave `inputs` (modality -> values)."""
+    def expected(self, seed: int, inputs: Streams, opens: tuple[str, ...], outputs: tuple[str, ...]) -> Streams:
+        """Output -> values, for a request that gave `inputs` (modality -> values) of the modalities it `opens`."""
+        needed = needed_stages(self.plan, opens, outputs)
         streams: dict[Feed, list[int]] = {(CLIENT, name): list(inputs.get(name, [])) for name in self.plan.inputs}
         feeds = {(edge.target, edge.to_port): (edge.source, edge.port) for edge in self.plan.edges}
         for stage in self.plan.stages:
             script = self.scripts[stage.name]
-            if script.kind != "guide":
+            if script.kind != "guide" and stage.name in needed:
                 taken = {port: streams.get(feeds[stage.name, port], []) for port in script.ins}
                 for port, values in evaluate(script, seed, taken).items():
                     streams[stage.name, port] = values
-        return {edge.to_port: streams[edge.source, edge.port] for edge in self.plan.edges if edge.target == CLIENT}
+        ends = [edge for edge in self.plan.edges if edge.target == CLIENT and edge.source in needed]
+        return {edge.to_port: streams[edge.source, edge.port] for edge in ends}
 
     def payload(self, tag: int, modality: str, values: list[int]) -> Payload:
         return item(MODALITIES[modality], tag, FROM_CLIENT, values, 4 if tag % 2 else 12)
 
-    def draw_inputs(self, random: Random, outputs: tuple[str, ...]) -> list[tuple[str, tuple[int, ...]]]:
+    def draw_inputs(
+        self, random: Random, opens: tuple[str, ...], outputs: tuple[str, ...]
+    ) -> list[tuple[str, tuple[int, ...]]]:
         """(modality, values) in the order a client gives them."""
-        taken = [edge.port for edge in opened_edges(self.plan, outputs) if edge.source == CLIENT]
+        taken = [edge.port for edge in opened_edges(self.plan, opens, outputs) if edge.source == CLIENT]
         if not taken:
             return []
         return [

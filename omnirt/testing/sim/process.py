@@ -237,6 +237,9 @@ class SimNode:
     def is_stale(self, fence: Fence) -> bool:
         return self.ground.observer.epochs[fence.slot] != fence.epoch
 
+    def now_ns(self) -> int:
+        return self.ground.clock.now_ns()
+
     def link(self, process: str) -> SimLink | None:
         return self.links.get(process)
 

@@ -7,10 +7,13 @@ from random import Random
 import msgspec
 from msgspec import Struct
 
+from omnirt.errors import Unsupported
+from omnirt.pipeline.router import needed_stages
 from omnirt.testing.faults import BadLoad, Fault, FaultKind, FaultPoint, LoadFault
 from omnirt.testing.sim.ground import MS, US, Delays
 from omnirt.testing.sim.packaged import packaged
 from omnirt.testing.sim.pipelines import SimPipeline, generated
+from omnirt.wire.plan import Plan
 
 S = 1_000_000_000
 Chunks = tuple[tuple[str, tuple[int, ...]], ...]
@@ -21,6 +24,8 @@ class ClientPlan(Struct, frozen=True):
 
     tag: int
     at_ns: int
+    opens: tuple[str, ...]
+    """Modalities it may give; stages that none of them leads to take no part."""
     outputs: tuple[str, ...]
     inputs: Chunks
     seed: int
@@ -91,10 +96,21 @@ def drawn(seed: int, shape: str = "") -> Scenario:
     )
 
 
+def _opens(random: Random, plan: Plan, outputs: tuple[str, ...]) -> tuple[str, ...]:
+    """Some of the inputs, or all of them when those do not lead to every output."""
+    some = tuple(name for name in plan.inputs if random.random() < 0.6)
+    try:
+        needed_stages(plan, some, outputs)
+    except Unsupported:
+        return plan.inputs
+    return some
+
+
 def _client(random: Random, tag: int, pipeline: SimPipeline, span_ns: int) -> ClientPlan:
     plan = pipeline.plan
     outputs = tuple(name for name in plan.outputs if random.random() < 0.6) or (random.choice(plan.outputs),)
-    chunks = pipeline.draw_inputs(random, outputs)
+    opens = _opens(random, plan, outputs)
+    chunks = pipeline.draw_inputs(random, opens, outputs)
     given = random.randint(0, len(chunks)) if random.random() < 0.4 else len(chunks)
     is_open = given < len(chunks) or random.random() < 0.1
     gap_ns = random.choice((10 * US, MS, 30 * MS))
@@ -107,6 +123,7 @@ def _client(random: Random, tag: int, pipeline: SimPipeline, span_ns: int) -> Cl
     return ClientPlan(
         tag=tag,
         at_ns=random.randrange(span_ns),
+        opens=opens,
         outputs=outputs,
         inputs=tuple(chunks[:given]),
         seed=random.getrandbits(31),

@@ -114,9 +114,9 @@ class World:
         random = Random(f"{self.scenario.seed}/probe")
         wanted = [(name,) for name in plan.outputs] + [tuple(plan.outputs)]
         for number, outputs in enumerate(wanted):
-            inputs = tuple(self.pipeline.draw_inputs(random, outputs))
+            inputs = tuple(self.pipeline.draw_inputs(random, plan.inputs, outputs))
             tag = PROBE + number
-            self._arrives(ClientPlan(tag, 0, outputs, inputs, random.getrandbits(31), f"probe{number}"), 0)
+            self._arrives(ClientPlan(tag, 0, plan.inputs, outputs, inputs, random.getrandbits(31), f"probe{number}"), 0)
             self._settle("a probe")
 
     def _check_stopped(self) -> None:

@@ -22,7 +22,7 @@ class Driver:
     def __init__(self, text, seed):
         self.random = Random(seed)
         self.plan = load_plan("maze")
-        needed = needed_stages(self.plan, ["text"])
+        needed = needed_stages(self.plan, ["text"], ["text"])
         self.stages = {name: resolve(self.plan.stage(name).actor)(NoOptions()) for name in needed}
         self.requests = {name: Request(1, "req_1", seed, {}, 0) for name in needed}
         self.queues = {edge.index: deque() for edge in self.plan.edges if edge.target in needed}

@@ -53,7 +53,7 @@ PCM = SpeechRequest("hi", format="pcm")
 
 def test_pieces_are_the_samples_in_order_and_empty_ones_are_skipped():
     empty = Output("audio", Pcm(np.zeros(0, np.int16), 24_000))
-    pieces, audio = run([empty, CHUNK, empty, CHUNK, Done({})], PCM, drain)
+    pieces, audio = run([empty, CHUNK, empty, CHUNK, Done()], PCM, drain)
     assert pieces == [tone(0.5).tobytes()] * 2
     assert audio.seconds() == 1.0
     assert audio.rate == 24_000
@@ -65,7 +65,7 @@ def test_the_next_event_is_read_only_when_the_piece_before_was_taken():
         await audio.next()
         return live.read
 
-    assert run([CHUNK, CHUNK, Done({})], PCM, use) == 1
+    assert run([CHUNK, CHUNK, Done()], PCM, use) == 1
 
 
 def test_after_the_end_there_is_nothing_more():
@@ -73,15 +73,15 @@ def test_after_the_end_there_is_nothing_more():
         await drain(audio, live)
         return await audio.next(), live.read
 
-    assert run([CHUNK, Done({})], PCM, use) == (None, 2)
+    assert run([CHUNK, Done()], PCM, use) == (None, 2)
 
 
 def test_usage_is_what_the_stages_counted_or_a_documented_estimate():
-    _, counted = run([CHUNK, Done({"input_tokens": 7, "output_tokens": 9})], PCM, drain)
+    _, counted = run([CHUNK, Done({"voice": {"input_tokens": 7, "output_tokens": 9}})], PCM, drain)
     assert [counted.usage()[name] for name in ("input_tokens", "output_tokens", "total_tokens")] == [7, 9, 16]
-    _, estimated = run([CHUNK, Done({})], PCM, drain)
+    _, estimated = run([CHUNK, Done()], PCM, drain)
     assert [estimated.usage()[name] for name in ("input_tokens", "output_tokens", "total_tokens")] == [2, 10, 12]
-    _, odd = run([CHUNK, Done({"input_tokens": -7})], PCM, drain)
+    _, odd = run([CHUNK, Done({"voice": {"input_tokens": -7}})], PCM, drain)
     assert odd.usage()["input_tokens"] == 0
 
 
@@ -107,7 +107,7 @@ def test_a_failure_keeps_its_kind():
 def test_samples_are_copied_before_they_go_to_a_thread():
     async def use(audio, _):
         samples = tone(2.0)
-        audio._live = Events(Output("audio", Pcm(samples, 24_000)), Done({}))
+        audio._live = Events(Output("audio", Pcm(samples, 24_000)), Done())
         piece = await audio.next()
         samples[:] = 0
         return piece

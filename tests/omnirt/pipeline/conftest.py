@@ -30,6 +30,11 @@ class Talker(Stage):
     emits = {"codes": CodecFrames, "audio": Pcm}
 
 
+class Listener(Stage):
+    accepts = {"audio": Pcm}
+    emits = {"text": Text}
+
+
 class Policy(Stage):
     accepts = {"text": Text}
     emits = {"text": Text}
@@ -47,7 +52,7 @@ class OddPorts(Stage):
 @pytest.fixture(autouse=True)
 def stage_module(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("omnirt_test_stages")
-    for kind in (Thinker, Talker, Policy, OddOptions, OddPorts):
+    for kind in (Thinker, Talker, Listener, Policy, OddOptions, OddPorts):
         setattr(module, kind.__name__, kind)
     module.NOT_A_STAGE = 5  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "omnirt_test_stages", module)

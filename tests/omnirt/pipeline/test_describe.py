@@ -18,7 +18,7 @@ def test_the_plan_shows_placement_edges_rings_slabs_credits_and_threads():
     assert "4 guide.answer -> walk.answer ring stream block 3 answers #3 16 KB" in lines
     assert "2 fork.count -> join.count in process stream block 1 - 1 MB" in lines
     assert "path.0 <-> guide.0 2 x 512 KB 64 x 16 KB 48 x 16 KB 2.8 MB" in lines
-    assert "memory 11.5 MB shared, in 5 links; /dev/shm has 24 GB free" in lines
+    assert "memory 11.8 MB shared, in 5 links; /dev/shm has 24 GB free" in lines
 
 
 def test_a_plan_that_fits_needs_nothing():

@@ -71,19 +71,63 @@ def test_load_survives_the_loss_and_is_closed_by_its_owner(router):
 
 def test_a_request_for_text_never_wakes_the_speech_stages(write, talk):
     plan = load_plan(write(talk))
-    assert needed_stages(plan, ["text"]) == ("llm",)
-    assert needed_stages(plan, ["audio"]) == ("llm", "tts")
-    assert [edge.index for edge in opened_edges(plan, ["text"])] == [1, 3]
-    assert [edge.index for edge in opened_edges(plan, ["audio"])] == [0, 1, 2, 4]
-    assert [edge.index for edge in opened_edges(plan, ["audio", "text"])] == [0, 1, 2, 3, 4]
+    assert needed_stages(plan, plan.inputs, ["text"]) == ("llm",)
+    assert needed_stages(plan, plan.inputs, ["audio"]) == ("llm", "tts")
+    assert [edge.index for edge in opened_edges(plan, plan.inputs, ["text"])] == [1, 3]
+    assert [edge.index for edge in opened_edges(plan, plan.inputs, ["audio"])] == [0, 1, 2, 4]
+    assert [edge.index for edge in opened_edges(plan, plan.inputs, ["audio", "text"])] == [0, 1, 2, 3, 4]
 
 
 def test_loops_belong_to_the_completion_set_of_what_they_feed():
     plan = load_plan("maze")
-    assert needed_stages(plan, ["text"]) == ("fork", "walk", "guide", "square", "join")
-    assert needed_stages(plan, ["audio"]) == ("fork", "walk", "guide", "square", "join", "bell")
+    assert needed_stages(plan, plan.inputs, ["text"]) == ("fork", "walk", "guide", "square", "join")
+    assert needed_stages(plan, plan.inputs, ["audio"]) == ("fork", "walk", "guide", "square", "join", "bell")
 
 
 def test_an_output_the_pipeline_does_not_give_is_refused(write, talk):
     with pytest.raises(Unsupported, match="talk gives text, audio, not video"):
-        needed_stages(load_plan(write(talk)), ["video"])
+        needed_stages(load_plan(write(talk)), ["text"], ["video"])
+
+
+def test_what_is_not_given_wakes_no_stage_either(write, talk):
+    plan = load_plan(write(talk))
+    assert needed_stages(plan, ["text"], ["text"]) == ("llm",)
+    with pytest.raises(Unsupported, match="makes no text from nothing"):
+        needed_stages(plan, [], ["text"])
+
+
+TWO_WAYS = """
+name = "both"
+inputs = ["text", "audio"]
+outputs = ["text", "audio"]
+
+[[stage]]
+name = "listen"
+actor = "omnirt_test_stages:Listener"
+final = "text"
+
+[[stage]]
+name = "speak"
+actor = "omnirt_test_stages:Talker"
+final = "audio"
+
+[[edge]]
+from = "client.audio"
+to = "listen.audio"
+
+[[edge]]
+from = "client.text"
+to = "speak.text"
+
+[[edge]]
+from = "listen.text"
+to = "speak.text"
+"""
+
+
+def test_two_ways_through_one_pipeline_wake_only_their_own_stages(write):
+    plan = load_plan(write(TWO_WAYS))
+    assert needed_stages(plan, ["text"], ["audio"]) == ("speak",)
+    assert needed_stages(plan, ["audio"], ["text"]) == ("listen",)
+    assert needed_stages(plan, ["audio"], ["audio"]) == ("listen", "speak")
+    assert [edge.index for edge in opened_edges(plan, ["text"], ["audio"])] == [1, 4]

@@ -61,6 +61,7 @@ class Shell:
     process = "n.0"
 
     def __init__(self) -> None:
+        self.now = 0
         self.epochs = [1] * 8
         self.sent: list[tuple[str, Record, Payload | None]] = []
         self.failures: list[tuple[int, Failure]] = []
@@ -73,6 +74,10 @@ class Shell:
 
     def is_stale(self, fence: Fence) -> bool:
         return self.epochs[fence.slot] != fence.epoch
+
+    def now_ns(self) -> int:
+        self.now += 10
+        return self.now
 
     def send(self, process: str, record: Record, payload: Payload | None) -> None:
         if self.refuses is not None:

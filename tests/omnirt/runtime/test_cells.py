@@ -65,6 +65,9 @@ class World:
     def is_stale(self, fence: Fence) -> bool:
         return fence.epoch != 1
 
+    def now_ns(self) -> int:
+        return 7
+
     def link(self, process: str) -> Link | None:
         return self.links.get(process)
 
@@ -116,7 +119,9 @@ def test_a_payload_for_a_stage_of_this_node_is_handed_over_as_it_is(world: World
     assert isinstance(record, Chunk)
     assert packing is not None
     assert unpack(Text, record.header, b"") == Text("hello")
-    assert world.links["head"].sent[-1][0] == End(2, 1, FENCE, 1)
+    end = world.links["head"].sent[-1][0]
+    assert isinstance(end, End)
+    assert (end.edge, end.count, list(end.reports)) == (2, 1, ["one", "two"])
 
 
 def test_a_turn_runs_one_step_and_asks_to_come_back_for_the_next(world: World) -> None:

@@ -30,7 +30,7 @@ class Body:
 
 
 def make_outcome(body: Any) -> Outcome:
-    row = Row(Open("s", 1, Fence(0, 1), 0, 0, "r", {}, {}, {}), (), False)
+    row = Row(Open("s", 1, Fence(0, 1), 0, 0, "r", {}, {}, {}), (), False, 0)
     outcome = Outcome(row)
     payload = body if isinstance(body, Payload) else body.payload
     outcome.used.append(Arrived(InEdge(EdgePlan(0, "a", "x", "s", "x"), "a"), 0, body))

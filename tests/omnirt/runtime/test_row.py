@@ -26,7 +26,7 @@ def make_row(sources: tuple[int, ...] = (0,), targets: tuple[int, ...] = (1,), e
         stage="s", request=7, fence=Fence(0, 1), seed=1, deadline_ns=0, public_id="r", params={},
         sources=dict.fromkeys(sources, "x"), targets=dict.fromkeys(targets, "y"),
     )  # fmt: skip
-    return Row(opening, EDGES, engine)
+    return Row(opening, EDGES, engine, 0)
 
 
 class Body:
