@@ -22,21 +22,10 @@ class Payload(msgspec.Struct, frozen=True):
 
     @classmethod
     def joined(cls, parts: list[Self]) -> Self:
-        """One payload holding `parts` in order: text, tuples and arrays (axis 0) are concatenated, the rest is the first's."""
+        """One payload of `parts` in order: text, tuples and arrays (axis 0) are joined, the rest is the first's."""
         if len(parts) == 1:
             return parts[0]
-        values: dict[str, object] = {}
-        for name in cls.__struct_fields__:
-            column = [getattr(part, name) for part in parts]
-            if isinstance(column[0], np.ndarray):
-                values[name] = np.concatenate(column)
-            elif isinstance(column[0], str):
-                values[name] = "".join(column)
-            elif isinstance(column[0], tuple):
-                values[name] = tuple(item for items in column for item in items)
-            else:
-                values[name] = column[0]
-        return cls(**values)
+        return cls(**{name: _in_order([getattr(part, name) for part in parts]) for name in cls.__struct_fields__})
 
     def nbytes(self) -> int:
         """Bytes held in array fields."""
@@ -45,6 +34,17 @@ class Payload(msgspec.Struct, frozen=True):
 
 
 P = TypeVar("P", bound=Payload)
+
+
+def _in_order(column: list[Any]) -> Any:
+    first = column[0]
+    if isinstance(first, np.ndarray):
+        return np.concatenate(column)
+    if isinstance(first, str):
+        return "".join(column)
+    if isinstance(first, tuple):
+        return tuple(item for items in column for item in items)
+    return first
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):

@@ -14,7 +14,7 @@ from omnirt.runtime import cell as cell_module
 from omnirt.runtime.cell import Cell
 from omnirt.runtime.stage import Chunk as StageChunk
 from omnirt.runtime.stage import Context, Emission, EngineStage, NoOptions, Request, Stage
-from omnirt.wire.messages import Chunk, Close, Credit, End, Open, Record
+from omnirt.wire.messages import REPORTS_BYTES_MAX, Chunk, Close, Credit, End, Open, Record
 from omnirt.wire.payload import Latents, Payload, Text
 from omnirt.wire.plan import EdgePlan, StagePlan
 
@@ -195,6 +195,40 @@ def test_an_end_tells_how_many_chunks_it_follows_also_when_there_were_none() -> 
     world.run()
     ends = {record.edge: record.count for _, record, _ in world.shell.sent if isinstance(record, End)}
     assert ends == {1: 2, 2: 0}
+
+
+def test_what_stages_say_of_a_request_travels_with_its_end() -> None:
+    class Counting(Upper):
+        def step(self, ctx: Context, chunks: list[StageChunk]) -> list[Emission]:
+            chunks[0].request.report["tokens"] = len(chunks[0].payload.text)
+            return super().step(ctx, chunks)
+
+    world = World(Counting())
+    world.open(1)
+    world.chunk(1, "abc")
+    world.cell.record(End(0, 1, world.fence(1), 1, {"before": {"tokens": 2}}), None)
+    world.run()
+    (end,) = [record for _, record, _ in world.shell.sent if isinstance(record, End)]
+    assert end.reports["before"] == {"tokens": 2}
+    own = end.reports["s"]
+    assert own["tokens"] == 3
+    assert own["steps"] == 2  # the chunk, and the end
+    assert own["opened_ns"] < own["first_step_ns"] < own["first_out_ns"] < own["ended_ns"]
+    assert own["busy_ns"] == 20
+
+
+def test_a_report_too_long_for_an_end_mark_is_left_out() -> None:
+    class Boasting(Upper):
+        def step(self, ctx: Context, chunks: list[StageChunk]) -> list[Emission]:
+            chunks[0].request.report["story"] = "x" * REPORTS_BYTES_MAX
+            return super().step(ctx, chunks)
+
+    world = World(Boasting())
+    world.open(1)
+    world.chunk(1, "abc")
+    world.end(1, 1)
+    world.run()
+    assert [record.reports for _, record, _ in world.shell.sent if isinstance(record, End)] == [{}]
 
 
 def test_an_emission_towards_an_edge_that_is_not_open_goes_nowhere() -> None:

@@ -142,6 +142,13 @@ def test_outputs_are_delivered_and_the_end_of_all_is_done() -> None:
     assert machine.state is State.OVER
 
 
+def test_what_the_stages_reported_is_told_once_each_with_the_end() -> None:
+    machine = running("x", route=BOTH)
+    machine.record(End(1, 9, FENCE, 0, {"a": {"tokens": 3}}), None)
+    both = {"a": {"tokens": 3}, "b": {"audio_s": 0.5}}
+    assert machine.record(End(2, 9, FENCE, 0, both), None) == [Finish(Done(both))]
+
+
 def test_reading_gives_credit_back_in_batches() -> None:
     machine = running("x", route=BOTH)
     for _ in range(2):
