@@ -29,7 +29,7 @@ from omnirt.actors.orchestrator import Orchestrator
 from omnirt.clock import NS
 from omnirt.connectors.base import Received
 from omnirt.errors import NotReady
-from omnirt.ids import CLIENT, Fence
+from omnirt.ids import CLIENT, HEAD, Fence
 from omnirt.runtime.actor import System
 from omnirt.runtime.mailbox import MailboxFull
 from omnirt.runtime.ref import Peer
@@ -53,6 +53,8 @@ class Head:
         self._loop = loop
         self._woken = False
         self._draining = False
+        self._stale = 0
+        """Chunks that came for requests that are over."""
         self._on_ready: Callable[[], None] | None = None
         self._facts: dict[str, dict[str, Any]] = {}
         self._modalities = {edge.index: edge.to_port for edge in plan.edges if edge.target == CLIENT}
@@ -145,7 +147,9 @@ class Head:
         return self._system.call(self._orchestrator, CancelPublic(public_id))
 
     async def stats(self) -> dict[str, dict[str, float]]:
-        return await self._nodes.stats()
+        stats = await self._nodes.stats()
+        stats[HEAD]["stale_total"] = self._stale
+        return stats
 
     # ------------------------------------------------------------ worlds of orchestrator and sessions
 
@@ -201,6 +205,7 @@ class Head:
             except MailboxFull:
                 log.error("session/%d has a full mailbox: a node sends more than its credit", record.request)
         if body is not None:
+            self._stale += 1
             body.release()
 
     def arrived(self) -> None:

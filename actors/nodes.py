@@ -18,13 +18,12 @@ from functools import partial
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
-import msgspec
-
 from omnirt.clock import NS, Clock, LoopClock, Timer
-from omnirt.connectors.base import LinkBroken, LinkClosed, Received
+from omnirt.connectors.base import LinkBroken, LinkClosed, Received, link_figures
 from omnirt.connectors.ring import RingLink, RingPair
 from omnirt.errors import OmnirtError
 from omnirt.ids import HEAD, Fence
+from omnirt.log import level_of
 from omnirt.runtime import supervised as sup
 from omnirt.runtime.cells import send
 from omnirt.runtime.channel import Channel, ChannelError
@@ -58,7 +57,8 @@ from omnirt.wire.plan import LinkPlan, NodePlan, Plan
 
 log = logging.getLogger("omnirt.nodes")
 
-ASK_NS = 2 * NS
+ASK_NS = NS
+"""A process in a longer step does not answer; whoever looks at the others waits this long for it."""
 PING = -1
 """The number of a supervisor's ping; its answer goes to the supervisor, which keeps its own deadline."""
 KILL_S = 5.0
@@ -175,11 +175,11 @@ class Nodes:
         """Per process what it counts, asked now; a process that does not answer in time is empty."""
         peers = [process for process in self.processes.values() if process.rank == 0]
         answers = await asyncio.gather(*(self._ask_stats(process) for process in peers))
-        stats = {process.node.name: value for process, value in zip(peers, answers, strict=True)}
-        stats[HEAD] = {}
-        for peer, link in self.links.items():
-            for name, value in msgspec.structs.asdict(link.occupancy()).items():
-                stats[HEAD][f"link.{peer}.{name}"] = value
+        stats = {
+            process.node.name: {**value, "answered": float(bool(value))}
+            for process, value in zip(peers, answers, strict=True)
+        }
+        stats[HEAD] = {**link_figures(self.links), "answered": 1.0}
         return stats
 
     async def _ask_stats(self, process: Process) -> dict[str, float]:
@@ -233,7 +233,7 @@ class Nodes:
         stages = tuple(self._plan.stage(name) for name in node.stages)
         boot = Boot(
             node, effect.rank, stages, self._plan.edges, effect.incarnation, self._fences.slots,
-            self._lines[key], len(self._lines),
+            self._lines[key], len(self._lines), level_of(log),
         )  # fmt: skip
         process.channel.send(encode(boot), [self._fences.fd, self._board.fd])
         try:

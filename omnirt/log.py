@@ -30,6 +30,12 @@ def set_up(process: str, level: str = "info", stream: TextIO | None = None) -> N
     logger.propagate = False
 
 
+def level_of(logger: logging.Logger) -> str:
+    """What this process logs now, as `set_up` takes it: so that its children log the same."""
+    names = [name for name in LEVELS if logger.isEnabledFor(logging.getLevelNamesMapping()[name.upper()])]
+    return names[0] if names else LEVELS[-1]
+
+
 class KeyValueFormatter(logging.Formatter):
     def __init__(self, process: str) -> None:
         super().__init__()

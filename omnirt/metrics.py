@@ -1,26 +1,29 @@
-"""What the head counts about requests, and how `/metrics` is written. One registry per server, nothing global.
+"""What the head counts about requests, and how `/metrics` is written. One per server, nothing global.
 
-Counters and histograms move when a request ends; gauges of the pipeline and of its processes are read when somebody
-asks. Real-time factor is the whole time of a request over the length of its audio, first packet included.
+Counters and histograms are plain integers that move while requests run (`track`); what the pipeline, its stages, its
+processes and their links say of themselves is asked when somebody looks. Every name is defined in metrics.md.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
+from omnirt.clock import monotonic_ns, unix_s
+from omnirt.metrics_names import (
+    ANSWERS,
+    ASKED,
+    REQUESTS,
+    STAGE_COUNTED,
+    STAGE_HISTOGRAMS,
+    SURFACE_COUNTERS,
+    SURFACE_HISTOGRAMS,
+)
+from omnirt.metrics_text import Family, text_of
+from omnirt.trace import Timeline
+from omnirt.track import Buckets, StageFigures, SurfaceFigures, Track
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-NS = 1_000_000_000
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
-FACTORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 5.0)
-
-COUNTED = frozenset({"steps", "chunks_in", "chunks_out", "stale", "failed", "dropped"})
-"""Figures of a stage that only rise."""
+SURFACES = frozenset({"chat", "completion", "speech", "transcription"})
 
 Gauges = Mapping[str, float]
 """Name -> value."""
@@ -29,41 +32,52 @@ Figure = tuple[str, dict[str, str], float]
 
 
 class Metrics:
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry(auto_describe=False)
-        r = self.registry
-        self.requests = Counter(
-            "omnirt_http_requests", "Answers sent, by route and status.", ["route", "status"], registry=r
-        )
-        self.speech = Counter("omnirt_speech_requests", "Speech requests by outcome.", ["outcome"], registry=r)
-        self.audio_s = Counter("omnirt_speech_audio_seconds", "Seconds of speech made.", registry=r)
-        self.ttfp_s = Histogram(
-            "omnirt_speech_ttfp_seconds", "Arrival to first audio byte.", buckets=SECONDS, registry=r
-        )
-        self.e2e_s = Histogram("omnirt_speech_e2e_seconds", "Arrival to last byte.", buckets=SECONDS, registry=r)
-        self.rtf = Histogram("omnirt_speech_rtf", "e2e / audio duration.", buckets=FACTORS, registry=r)
-        self._now = _Now()
-        r.register(self._now)
+    def __init__(
+        self, ended: Callable[[Timeline], None] = lambda timeline: None, now_ns: Callable[[], int] = monotonic_ns
+    ) -> None:
+        """`ended`: told about every request that was tracked to its end."""
+        self._now_ns = now_ns
+        self._on_ended = ended
+        self._surfaces: dict[str, SurfaceFigures] = {}
+        self._stages: dict[str, StageFigures] = {}
+        self._answers: dict[tuple[str, str], int] = {}
 
-    def speech_done(self, arrived_ns: int, first_ns: int, ended_ns: int, audio_s: float) -> None:
-        """A speech request that ended well. `first_ns` is 0 when there was no audio."""
-        e2e_s = (ended_ns - arrived_ns) / NS
-        self.speech.labels("ok").inc()
-        self.e2e_s.observe(e2e_s)
-        if first_ns:
-            self.ttfp_s.observe((first_ns - arrived_ns) / NS)
-        if audio_s > 0:
-            self.audio_s.inc(audio_s)
-            self.rtf.observe(e2e_s / audio_s)
+    # ------------------------------------------------------------ counting
 
-    def speech_ended(self, outcome: str) -> None:
-        """A speech request that ended otherwise; `outcome` is an error code or `client_gone`."""
-        self.speech.labels(outcome).inc()
+    def track(self, surface: str, request_id: str = "", arrived_ns: int = 0) -> Track:
+        """Measure one request of a client: of `chat`, `completion`, `speech` or `transcription`.
 
-    def expose(self, pipeline: Gauges, stages: Mapping[str, Gauges], processes: Mapping[str, Gauges]) -> bytes:
+        Its clock starts now, or at `arrived_ns`. A track that is dropped without an end counts nothing."""
+        assert surface in SURFACES, surface
+        figures = self._surfaces.get(surface)
+        if figures is None:
+            figures = self._surfaces[surface] = SurfaceFigures()
+        timeline = Timeline(surface, request_id, arrived_ns or self._now_ns(), unix_s())
+        return Track(figures, timeline, self._stage, self._on_ended, self._now_ns)
+
+    def answered(self, route: str, status: int) -> None:
+        """An answer was sent."""
+        key = (route, str(status))
+        self._answers[key] = self._answers.get(key, 0) + 1
+
+    def _stage(self, name: str) -> StageFigures:
+        figures = self._stages.get(name)
+        if figures is None:
+            figures = self._stages[name] = StageFigures()
+        return figures
+
+    # ------------------------------------------------------------ telling
+
+    def expose(
+        self,
+        pipeline: Gauges,
+        stages: Mapping[str, Gauges],
+        processes: Mapping[str, Gauges],
+        about: Mapping[str, str] | None = None,
+    ) -> bytes:
         """The text of `/metrics`, with what the pipeline, its stages and its processes say of themselves now.
 
-        A process names its figures `steps`, `<stage>.steps` or `link.<peer>.bytes`.
+        A process names its figures `lag`, `<stage>.steps` or `link.<peer>.out_bytes`. `about`: what runs here.
         """
         figures: list[Figure] = [(f"omnirt_{name}", {}, value) for name, value in pipeline.items()]
         figures += [
@@ -72,18 +86,42 @@ class Metrics:
             for name, value in own.items()
         ]
         figures += [_figure(process, name, value) for process, own in processes.items() for name, value in own.items()]
-        self._now.families = list(_families(figures))
-        return generate_latest(self.registry)
+        if about:
+            figures.append(("omnirt_info", dict(about), 1.0))
+        return text_of((*self._counted(), *_families(figures)))
+
+    def _counted(self) -> Iterable[Family]:
+        yield _counter(ANSWERS, (({"route": a, "status": b}, count) for (a, b), count in self._answers.items()))
+        outcomes = ((surface, figures.outcomes.items()) for surface, figures in self._surfaces.items())
+        yield _counter(
+            REQUESTS,
+            (({"surface": surface, "outcome": name}, count) for surface, own in outcomes for name, count in own),
+        )
+        for attribute, (name, phrase, unit) in SURFACE_COUNTERS.items():
+            owners = self._surfaces.items()
+            yield _counter(
+                (name, phrase),
+                (({"surface": surface}, getattr(figures, attribute) / unit) for surface, figures in owners),
+            )
+        yield from _histograms(SURFACE_HISTOGRAMS, "surface", self._surfaces)
+        yield from _histograms(STAGE_HISTOGRAMS, "stage", self._stages)
 
 
-class _Now(Collector):
-    """Figures that exist only while a scrape is written."""
+def _counter(names: tuple[str, str], samples: Iterable[tuple[dict[str, str], float]]) -> Family:
+    name, phrase = names
+    family = Family(f"{name}_total", "counter", phrase, [])
+    for labels, value in samples:
+        family.add(labels, value)
+    return family
 
-    def __init__(self) -> None:
-        self.families: list[Metric] = []
 
-    def collect(self) -> Iterable[Metric]:
-        return self.families
+def _histograms(names: Mapping[str, tuple[str, str]], label: str, owners: Mapping[str, object]) -> Iterable[Family]:
+    for attribute, (name, phrase) in names.items():
+        family = Family(name, "histogram", phrase, [])
+        for owner, figures in owners.items():
+            buckets: Buckets = getattr(figures, attribute)
+            family.add_histogram({label: owner}, buckets.cumulative(), buckets.total / buckets.unit)
+        yield family
 
 
 def _figure(process: str, key: str, value: float) -> Figure:
@@ -95,14 +133,16 @@ def _figure(process: str, key: str, value: float) -> Figure:
     return f"omnirt_stage_{name}", {"process": process, "stage": owner}, value
 
 
-def _families(figures: Iterable[Figure]) -> Iterable[Metric]:
+def _families(figures: Iterable[Figure]) -> Iterable[Family]:
     """One family per name, over all its owners."""
-    families: dict[str, Metric] = {}
+    families: dict[str, Family] = {}
     for raw, labels, value in figures:
-        name = re.sub(r"[^a-zA-Z0-9_]", "_", raw)
-        counts = name.endswith("_total") or name.rpartition("_stage_")[2] in COUNTED
-        if name not in families:
-            kind = CounterMetricFamily if counts else GaugeMetricFamily
-            families[name] = kind(name, name, labels=list(labels))
-        families[name].add_sample(name.removesuffix("_total") + "_total" if counts else name, labels, value)
+        family = families.get(raw)
+        if family is None:
+            name = re.sub(r"[^a-zA-Z0-9_]", "_", raw)
+            counts = name.endswith("_total") or name.rpartition("_stage_")[2] in STAGE_COUNTED
+            name = name.removesuffix("_total")
+            full, kind = (f"{name}_total", "counter") if counts else (name, "gauge")
+            family = families[raw] = Family(full, kind, ASKED.get(name, name), [])
+        family.add(labels, value)
     return families.values()

@@ -22,6 +22,8 @@ COMMANDS = {
     "check": "find every mistake in a pipeline file",
     "doctor": "is this machine fit to serve, and for that pipeline",
     "say": "speak a text through a running server, into a file",
+    "chat": "talk with a running server: text, and voice on request",
+    "top": "how a running server does, as a live table",
 }
 
 

@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--voices", default="", metavar="DIR", help="where uploaded voices are kept")
     parser.add_argument("--cors", action="append", default=None, metavar="ORIGIN", help="web origins that may call")
     parser.add_argument("--public-discovery", action="store_true", help="lists of models and voices need no key")
+    parser.add_argument("--trace", default="", metavar="DIR", help="write a timeline of every request, for Perfetto")
     parser.add_argument("--log", default="info", choices=("debug", "info", "warning", "error"))
 
 
@@ -49,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
         keys_file=args.keys,
         voices_dir=args.voices,
         public_discovery=args.public_discovery,
+        trace_dir=args.trace,
         cors_origins=("*",) if args.cors is None else tuple(args.cors),
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

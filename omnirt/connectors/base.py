@@ -11,9 +11,10 @@ Invariants (omnirt/testing/connector_suite.py checks them for every connector)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Protocol, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from omnirt.errors import OmnirtError
@@ -132,3 +133,9 @@ class Connector(Protocol):
     def close(self) -> None:
         """Drop the link and what is unread on it. Idempotent; live views stay readable."""
         ...
+
+
+def link_figures(links: Mapping[str, Connector]) -> dict[str, float]:
+    """How full a process's links are, as `link.<peer>.<field>`. `links`: by peer."""
+    occupied = ((peer, msgspec.structs.asdict(link.occupancy())) for peer, link in links.items())
+    return {f"link.{peer}.{name}": value for peer, fields in occupied for name, value in fields.items()}

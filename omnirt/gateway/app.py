@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from omnirt.gateway.chat import Chat
+from omnirt.gateway.completions import Completions
 from omnirt.gateway.config import GatewayConfig
 from omnirt.gateway.core import Core
 from omnirt.gateway.gate import Gate
 from omnirt.gateway.models import Models
 from omnirt.gateway.ops import Ops
 from omnirt.gateway.speech import Speech
+from omnirt.gateway.transcriptions import Transcriptions
 from omnirt.gateway.voices import Voices
 from omnirt.session.service import Service
 
 ABSENT_POST = (
-    "chat/completions",
-    "audio/transcriptions",
-    "audio/translations",
     "images/generations",
     "images/edits",
     "videos",
@@ -55,6 +55,7 @@ def _add_operations(app: web.Application, ops: Ops) -> None:
     app.router.add_get("/version", ops.version, name="version")
     app.router.add_get("/metrics", ops.metrics, name="metrics")
     app.router.add_post(_v1("omnirt/requests/{id}/cancel"), ops.cancel, name="cancel")
+    app.router.add_get(_v1("omnirt/requests/{id}/trace"), ops.trace, name="trace")
     for path in ABSENT_POST:
         app.router.add_post(_v1(path), ops.absent, name=_label(path))
     for path in ABSENT_GET:
@@ -64,6 +65,11 @@ def _add_operations(app: web.Application, ops: Ops) -> None:
 def _add_surfaces(app: web.Application, core: Core) -> None:
     speech, voices, models = Speech(core), Voices(core), Models(core)
     app.router.add_post(_v1("audio/speech"), speech.create, name="speech")
+    app.router.add_post(_v1("chat/completions"), Chat(core).create, name="chat_completions")
+    app.router.add_post(_v1("completions"), Completions(core).create, name="completions")
+    transcriptions = Transcriptions(core)
+    app.router.add_post(_v1("audio/transcriptions"), transcriptions.create, name="transcriptions")
+    app.router.add_post(_v1("audio/translations"), transcriptions.translate, name="translations")
     resource = app.router.add_resource(_v1("audio/voices"), name="voices")
     resource.add_route("GET", voices.list)
     resource.add_route("HEAD", voices.list)

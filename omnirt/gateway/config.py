@@ -26,6 +26,35 @@ class GatewayConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """A client that takes no byte for this long is closed."""
     json_bytes_max: int = 16 << 20
     upload_bytes_max: int = 10 << 20
+    """An uploaded voice."""
+    recording_bytes_max: int = 512 << 20
+    """A recording sent to be transcribed, as a form; it goes to disk, not to memory."""
+    recording_json_bytes_max: int = 32 << 20
+    """The same as base64 in JSON."""
+    recording_s_max: float = 3600.0
+    """Longest recording, decoded. An hour is 115 MB while its request runs."""
+    recordings_s_max: float = 4 * 3600.0
+    """All recordings held at once. What would be more is refused with 429."""
+    uploads_dir: str = ""
+    """Where recordings are while they are used. Empty: the system's directory for temporary files."""
+    uploads_bytes_max: int = 4 << 30
+    """All recordings on disk at once. What would be more is refused with 429."""
+    uploads_json_bytes_max: int = 512 << 20
+    """All bodies with recordings as JSON at once. What would be more is refused with 429."""
+    media_roots: tuple[str, ...] = ()
+    """Directories that `file://` references may point into. Empty: such references are refused."""
+    allow_private_media: bool = False
+    """Fetch media also from private, loopback and link-local addresses."""
+    media_bytes_max: int = 64 << 20
+    """Media that a request refers to by URL."""
+    media_fetch_s: float = 30.0
+    """How long fetching it may take, redirects included."""
+    messages_max: int = 1024
+    """Messages of one chat."""
+    chat_chars_max: int = 1 << 20
+    """Characters of all its messages, or of all prompts of a completion."""
+    chat_audio_s_max: float = 600.0
+    """All recordings of one chat, decoded."""
     complete_bytes_max: int = 256 << 20
     """A whole answer (`stream: false`) that would be longer fails; ask for a stream instead."""
     instructions_chars_max: int = 4096
@@ -33,3 +62,5 @@ class GatewayConfig(Struct, frozen=True, forbid_unknown_fields=True):
     voices_dir: str = ""
     """Where uploaded voices are kept. Empty: uploads are refused."""
     voices_max: int = 1000
+    trace_dir: str = ""
+    """Where a timeline of every request is written, as a file. Empty: nowhere."""

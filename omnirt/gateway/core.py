@@ -22,6 +22,7 @@ from omnirt.gateway.media import encoder_for
 from omnirt.gateway.voice_store import VoiceStore
 from omnirt.metrics import Metrics
 from omnirt.session.service import Service
+from omnirt.trace_files import Traces
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -32,7 +33,8 @@ class Core:
         self.service = service
         self.config = config
         self.keys = load_keys(config.keys_file)
-        self.metrics = Metrics()
+        self.traces = Traces(config.trace_dir)
+        self.metrics = Metrics(self.traces.add)
         self.created_s = unix_s()
         self.voices = VoiceStore(config.voices_dir, config.voices_max) if config.voices_dir else None
         self.keeping = asyncio.Lock()
@@ -71,6 +73,7 @@ class Core:
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self.traces.close()
 
 
 def _import_codecs() -> None:

@@ -102,7 +102,7 @@ class Gate:
     def _record(self, request: web.Request, status: int, reason: str = "") -> None:
         resource = request.match_info.route.resource
         route = (resource.name if resource is not None else None) or "none"
-        self._core.metrics.requests.labels(route, str(status)).inc()
+        self._core.metrics.answered(route, status)
         took_ms = (monotonic_ns() - request[ARRIVED_NS]) // 1_000_000
         fields = {"request": request[REQUEST_ID], "status": status, "took_ms": took_ms}
         if reason:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from omnirt.gateway.abilities import endpoints, hears, speaks
 from omnirt.gateway.core import Core
 from omnirt.gateway.errors import unknown_model
-from omnirt.gateway.speech import speaks
 
 
 class Models:
@@ -23,7 +23,9 @@ class Models:
         return web.json_response(self._entry(name))
 
     async def audio(self, _: web.Request) -> web.Response:
-        names = self._core.model_names() if speaks(self._core.service.plan) else ()
+        """What Open WebUI asks for the models of its voices and of its recognisers."""
+        plan = self._core.service.plan
+        names = self._core.model_names() if speaks(plan) or hears(plan) else ()
         return web.json_response({"models": [{"id": name, "name": name} for name in names]})
 
     def _entry(self, name: str) -> dict[str, object]:
@@ -31,7 +33,7 @@ class Models:
         facts = self._core.facts()
         extension: dict[str, object] = {
             "modalities": {"input": list(plan.inputs), "output": list(plan.outputs)},
-            "endpoints": ["/v1/audio/speech"] if speaks(plan) else [],
+            "endpoints": endpoints(plan),
             "limits": {"requests_max": plan.limits.requests_max, "input_chars_max": plan.limits.input_chars_max},
         }
         if "audio" in plan.outputs:

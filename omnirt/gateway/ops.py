@@ -1,4 +1,4 @@
-"""Operations: health, version, metrics, cancel, and the routes that are known but have nothing behind them here.
+"""Operations: health, version, metrics, cancel, trace, and the routes that are known but have nothing behind them here.
 
 `/health`, `/ping` and `/ready` tell whether a request would be served, and name the stage when not; `/healthz` only
 says that the process answers.
@@ -15,8 +15,10 @@ from omnirt.errors import NotFound
 from omnirt.gateway.body import read_json
 from omnirt.gateway.core import Core
 from omnirt.gateway.errors import unsupported_endpoint
-from omnirt.metrics import CONTENT_TYPE
+from omnirt.metrics_text import CONTENT_TYPE
 from omnirt.session.service import ServiceState
+from omnirt.trace import trace_json
+from omnirt.trace_files import KEPT
 
 STATS_DEADLINE_S = 2.0
 STATUS = {
@@ -60,7 +62,8 @@ class Ops:
             stage.name: {"ready": stage.ready, "replicas": stage.replicas, "restarts_total": stage.restarts}
             for stage in state.stages
         }
-        body = self._core.metrics.expose(pipeline, stages, processes)
+        about = {"pipeline": self._core.service.plan.name, "version": omnirt.__version__}
+        body = self._core.metrics.expose(pipeline, stages, processes, about)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def cancel(self, request: web.Request) -> web.Response:
@@ -69,6 +72,13 @@ class Ops:
         if outcome == "unknown":
             raise NotFound("No request has this id.", param="id")
         return web.json_response({"id": name, "object": "request", "status": outcome})
+
+    async def trace(self, request: web.Request) -> web.Response:
+        """The timeline of one of the last requests that ended, as a file for Perfetto or chrome://tracing."""
+        timeline = self._core.traces.get(request.match_info["id"])
+        if timeline is None:
+            raise NotFound(f"None of the last {KEPT} requests that ended has this id.", param="id")
+        return web.Response(body=trace_json(timeline), content_type="application/json")
 
     async def absent(self, request: web.Request) -> web.StreamResponse:
         """A route of the API that this pipeline has nothing for. Broken bodies and unknown models come first."""

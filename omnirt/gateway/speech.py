@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from aiohttp import web
 
-from omnirt.clock import monotonic_ns
-from omnirt.errors import OmnirtError
+from omnirt.gateway.abilities import speaks
 from omnirt.gateway.body import read_json
 from omnirt.gateway.core import Core
 from omnirt.gateway.delivery import SENDERS
@@ -20,7 +18,6 @@ from omnirt.gateway.speech_request import SpeechRequest, SpeechRules, parse_spee
 from omnirt.gateway.voices import voice_params
 from omnirt.session.service import Submit
 from omnirt.wire.payload import Text
-from omnirt.wire.plan import Plan
 
 
 class Speech:
@@ -28,8 +25,8 @@ class Speech:
         self._core = core
 
     async def create(self, request: web.Request) -> web.StreamResponse:
-        arrived_ns = monotonic_ns()
         core = self._core
+        track = core.metrics.track("speech", request[REQUEST_ID])
         body = await read_json(request, core.config.json_bytes_max)
         core.check_model(body)
         if not speaks(core.service.plan):
@@ -40,18 +37,12 @@ class Speech:
         submit = self._submit(request, spoken, facts)
         # wav as a whole is collected as samples, so that its header can be exact.
         pieces = "pcm" if (spoken.format, spoken.delivery) == ("wav", "complete") else spoken.format
-        try:
+        with track:
             async with core.service.submit(submit) as live:
-                audio = SpeechAudio(core, live, spoken, pieces, facts.sample_rate)
+                audio = SpeechAudio(core, live, spoken, pieces, facts.sample_rate, track)
                 send = SENDERS[spoken.delivery]
                 response = await send(request, audio, core.config, request[REQUEST_ID])
-        except OmnirtError as error:
-            core.metrics.speech_ended(error.code)
-            raise
-        except (asyncio.CancelledError, ConnectionError):
-            core.metrics.speech_ended("client_gone")
-            raise
-        core.metrics.speech_done(arrived_ns, audio.first_ns, monotonic_ns(), audio.seconds())
+            track.done(audio.reports)
         return response
 
     def _rules(self, facts: PipelineFacts) -> SpeechRules:
@@ -74,7 +65,3 @@ class Speech:
             key=request[CALLER],
             public_id=request[REQUEST_ID],
         )
-
-
-def speaks(plan: Plan) -> bool:
-    return "text" in plan.inputs and "audio" in plan.outputs

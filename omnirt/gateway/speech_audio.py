@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnirt.clock import monotonic_ns
 from omnirt.errors import StageFailed, error_from
 from omnirt.gateway.core import Core
 from omnirt.gateway.media import Encoder, encoder_for, int16_of, is_cheap
 from omnirt.gateway.speech_request import SpeechRequest
 from omnirt.session.service import Done, Failed, Live, Output
+from omnirt.track import Track
 from omnirt.wire.payload import Payload, Pcm
 
 TOKENS_PER_SECOND = 20
@@ -22,20 +22,22 @@ TOGETHER_BYTES = 16 << 10
 
 
 class SpeechAudio:
-    def __init__(self, core: Core, live: Live, spoken: SpeechRequest, format: str, fallback_rate: int) -> None:
+    def __init__(
+        self, core: Core, live: Live, spoken: SpeechRequest, format: str, fallback_rate: int, track: Track
+    ) -> None:
         self._core = core
         self._live = live
         self._spoken = spoken
         self._format = format
         self._fallback_rate = fallback_rate
+        self._track = track
         self._encoder: Encoder | None = None
         self._source_rate = 0
         self._over = False
-        self._usage: dict[str, dict[str, Any]] = {}
+        self.reports: dict[str, dict[str, Any]] = {}
+        """Of the stages, once they are done."""
         self.samples = 0
         """Made by the pipeline so far, at its own rate."""
-        self.first_ns = 0
-        """When the first piece was ready."""
 
     async def next(self) -> bytes | None:
         """A piece of the answer, never empty; None at its end. Raises what ended the request early."""
@@ -49,13 +51,12 @@ class SpeechAudio:
                     piece += await self._encode(event.payload)
             elif isinstance(event, Done):
                 self._over = True
-                self._usage = event.reports
+                self.reports = event.reports
                 piece = await self._flush()
             else:
                 self._over = True
                 raise _error(event)
             if piece:
-                self.first_ns = self.first_ns or monotonic_ns()
                 return piece
         return None
 
@@ -88,7 +89,7 @@ class SpeechAudio:
         }
 
     def _counted(self, name: str, estimate: int) -> int:
-        counts = [report[name] for report in self._usage.values() if name in report]
+        counts = [report[name] for report in self.reports.values() if name in report]
         return max(0, sum(counts)) if counts else estimate
 
     async def _encode(self, payload: Payload) -> bytes:
@@ -101,6 +102,7 @@ class SpeechAudio:
         assert self._encoder is not None
         samples = int16_of(payload.samples)
         self.samples += samples.size
+        self._track.audio(samples.size, payload.rate)
         if self._cheap():
             return self._encoder.feed(samples)
         # A copy: the payload belongs to the caller only until the next event, and a thread may outlive a cancel.

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from omnirt.clock import NS
 from omnirt.errors import DeviceLost, Failure, OmnirtError, StageFailed
 from omnirt.ids import Fence
 from omnirt.runtime.outcome import Outcome
@@ -79,6 +80,8 @@ class Cell:
         self.plan = plan
         self.stage = stage
         self.counters = dict.fromkeys(("steps", "chunks_in", "chunks_out", "stale", "failed", "dropped"), 0)
+        self.busy_ns = 0
+        """In steps."""
         self._edges = edges
         self._context = context
         self._shell = shell
@@ -99,6 +102,7 @@ class Cell:
             self._forget(older)
         row = Row(message, self._edges, self._engine, self._shell.now_ns())
         self._rows[message.request] = row
+        log.debug("opened", extra=self._about(row))
         for record, body in self._pop_early(message.request):
             self.record(record, body)
         self._touch(row)
@@ -209,6 +213,7 @@ class Cell:
                 self._guarded([outcome], self._admit)
         self._advance(outcomes)
         ended_ns = self._shell.now_ns()
+        self.busy_ns += ended_ns - began_ns
         for row in batch:
             row.times.stepped(began_ns, ended_ns)
         return outcomes
@@ -231,7 +236,10 @@ class Cell:
         except Exception as error:
             if _sticky(error):
                 self._shell.die(f"{self.plan.name}: {error}")
-            log.warning("stage=%s step of %d failed: %r", self.plan.name, len(outcomes), error, exc_info=error)
+            if not isinstance(error, OmnirtError):  # those say what they mean; `_fail` does, for each request
+                ids = ",".join(outcome.row.request.public_id for outcome in outcomes)
+                fields = {"stage": self.plan.name, "request": ids}
+                log.warning("step of %d failed: %r", len(outcomes), error, exc_info=error, extra=fields)
             for outcome in outcomes:
                 outcome.emissions, outcome.finished = [], False
             if len(outcomes) == 1:
@@ -371,6 +379,7 @@ class Cell:
     def _end_outputs(self, row: Row) -> None:
         row.ended = True
         reports = self._reports(row)
+        log.debug("ended", extra=self._about(row))
         for index, out in row.outs.items():
             payload = out.seal()
             if payload is not None:
@@ -385,7 +394,7 @@ class Cell:
         size = len(msgspec.msgpack.encode(reports))
         if size <= REPORTS_BYTES_MAX:
             return reports
-        log.error("stage=%s reports of request=%s have %d bytes", self.plan.name, row.request.public_id, size)
+        log.error("its reports have %d bytes: too many", size, extra=self._about(row))
         return {}
 
     def _send(self, row: Row, edge: int, process: str, seq: int, payload: Payload) -> None:
@@ -398,6 +407,7 @@ class Cell:
     def _fail(self, row: Row, error: OmnirtError) -> None:
         self.counters["failed"] += 1
         self._kill(row)
+        log.info("failed: %s: %s", error.code, error.message, extra=self._about(row))
         self._shell.failed(row.request.id, row.fence, error.failure())
 
     def _kill(self, row: Row) -> None:
@@ -413,7 +423,7 @@ class Cell:
         try:
             self.stage.forget(self._context, row.request)
         except Exception:
-            log.exception("stage=%s forget failed request=%s", self.plan.name, row.request.public_id)
+            log.exception("forget failed", extra=self._about(row))
 
     def _drop(self, body: Any) -> None:
         self.counters["stale"] += 1
@@ -439,11 +449,16 @@ class Cell:
             self._runnable[row.request.id] = row
             self._shell.ready(self)
 
+    def _about(self, row: Row) -> dict[str, str]:
+        """For the log."""
+        return {"stage": self.plan.name, "request": row.request.public_id}
+
     def stats(self) -> dict[str, float]:
         """Counters and gauges, for whoever asks."""
         waiting = sum(len(row.inbox) + len(row.answers) for row in self._rows.values())
         parked = sum(1 for row in self._rows.values() if row.work() is Work.NONE and (row.inbox or row.answers))
-        return {**self.counters, "rows": len(self._rows), "waiting": waiting, "parked": parked}
+        gauges = {"busy_seconds": self.busy_ns / NS, "rows": len(self._rows), "waiting": waiting, "parked": parked}
+        return {**self.counters, **gauges}
 
 
 def _release(body: Any) -> None:

@@ -13,7 +13,7 @@ The world around it (`NodeWorld`) brings bytes, time and death.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from omnirt.connectors.base import LinkClosed
@@ -107,8 +107,9 @@ class Cells:
             cell.close(message)
         self._world.tell_head(Closed(message.request, message.fence))
 
-    def ask(self, message: Ask) -> None:
-        value = self.stats() if message.what == "stats" else {}
+    def ask(self, message: Ask, links: Mapping[str, float] | None = None) -> None:
+        """`links`: what the process says of them, to go with the answer."""
+        value = {**self.stats(), **(links or {})} if message.what == "stats" else {}
         self._world.tell_head(Answer(message.question, value))
 
     def record(self, record: Record, body: Any) -> None:

@@ -23,7 +23,7 @@ import msgspec
 import uvloop
 
 from omnirt.clock import monotonic_ns
-from omnirt.connectors.base import LinkBroken
+from omnirt.connectors.base import LinkBroken, link_figures
 from omnirt.connectors.ring import RingLink
 from omnirt.errors import OmnirtError, StageFailed
 from omnirt.ids import Fence
@@ -92,13 +92,15 @@ class NodeProcess:
             self._load()
         elif isinstance(message, Drain):
             self._drain()
+        elif self._cells is not None and isinstance(message, Ask):
+            self._cells.ask(message, link_figures(self._links) if message.what == "stats" else None)
         elif self._cells is not None:
             handler: Callable[[Any], None] = _CELLS[type(message)].__get__(self._cells)
             handler(message)
 
     def _on_boot(self, boot: Boot, fds: list[int]) -> None:
         self._boot = boot
-        set_up(process=boot.node.name)
+        set_up(process=boot.node.name, level=boot.log)
         self._fences = FencePage.attach(fds[0], boot.slots)
         self._board = Board.attach(fds[1], boot.lines)
         self._spin_ns = boot.node.spin_us * 1000
@@ -243,7 +245,7 @@ class NodeProcess:
                 until = monotonic_ns() + self._spin_ns
 
 
-_CELLS: dict[type, Callable[[Cells, Any], None]] = {Open: Cells.open, Close: Cells.close, Ask: Cells.ask}
+_CELLS: dict[type, Callable[[Cells, Any], None]] = {Open: Cells.open, Close: Cells.close}
 
 
 def _load_error(error: BaseException, stage: str) -> OmnirtError:

@@ -18,9 +18,10 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from omnirt.errors import Cancelled, Failure, NotReady, Overloaded
+from omnirt.ids import CLIENT
 from omnirt.session.service import Done, Event, Failed, Output, ServiceState, StageState, Submit
-from omnirt.wire.payload import Payload, Pcm
-from omnirt.wire.plan import LimitsPlan, Plan, StagePlan
+from omnirt.wire.payload import Payload, Pcm, Text, TokenLogprob, Transcript
+from omnirt.wire.plan import EdgePlan, LimitsPlan, Plan, StagePlan
 
 RATE = 24_000
 SECONDS_PER_CHARACTER = 0.05
@@ -32,6 +33,24 @@ class Say(Struct, frozen=True):
 
     samples: NDArray[Any]
     rate: int = RATE
+
+
+class SayText(Struct, frozen=True):
+    """One chunk of text."""
+
+    text: str
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+class SayTranscript(Struct, frozen=True):
+    transcript: Transcript
+
+
+class Report(Struct, frozen=True):
+    """What a stage says of the request; it arrives with the end."""
+
+    stage: str
+    values: dict[str, Any]
 
 
 class Wait(Struct, frozen=True):
@@ -48,7 +67,7 @@ class Fail(Struct, frozen=True):
     stage: str = "voice"
 
 
-Step = Say | Wait | Hold | Fail
+Step = Say | SayText | SayTranscript | Report | Wait | Hold | Fail
 Script = Callable[[Submit], Iterable[Step]]
 
 
@@ -74,12 +93,13 @@ def speak(submit: Submit) -> Iterable[Step]:
 def speech_plan(name: str = "speech", **limits: Any) -> Plan:
     stages = (StagePlan(name="text", actor="none:Text", group="main"),)
     stages += (StagePlan(name="voice", actor="none:Voice", group="main", final="audio"),)
+    wires = ((CLIENT, "text", "text", "text"), ("text", "text", "voice", "text"), ("voice", "audio", CLIENT, "audio"))
     return Plan(
         name=name,
         inputs=("text",),
         outputs=("audio",),
         stages=stages,
-        edges=(),
+        edges=tuple(EdgePlan(index, *wire) for index, wire in enumerate(wires)),
         nodes=(),
         links=(),
         aliases=("tts-1", "org/voice"),
@@ -98,8 +118,11 @@ class ScriptedService:
         plan: Plan | None = None,
         facts: dict[str, dict[str, Any]] | None = None,
         script: Script = speak,
+        together: bool = False,
     ) -> None:
+        """`together`: outputs with nothing to wait for between them are ready at the same time (`Live.has_output`)."""
         self.plan = plan or speech_plan()
+        self.together = together
         self.script = script
         self.state_name = "ready"
         self.stage_states: dict[str, str] = {}
@@ -171,7 +194,7 @@ class ScriptedService:
         return "finished" if public_id in self._finished else "unknown"
 
     async def stats(self) -> dict[str, dict[str, float]]:
-        return {"head": {"loop_lag_ms": 0.5}, "main.0": {"voice.steps": float(self.steps)}}
+        return {"head": {"answered": 1.0}, "main.0": {"voice.steps": float(self.steps)}}
 
 
 class ScriptedLive:
@@ -179,6 +202,8 @@ class ScriptedLive:
         self.public_id = request.public_id
         self._service = service
         self._steps: Iterator[Step] = iter(service.script(request))
+        self._ahead: Step | None = None
+        self._reports: dict[str, dict[str, Any]] = {}
         self._begun = asyncio.Event()
         self._stopped = asyncio.Event()
         self._over = False
@@ -188,24 +213,32 @@ class ScriptedLive:
 
     async def next(self) -> Event:
         assert not self._over, "nothing follows Done or Failed"
-        await self._until(self._begun.wait())
+        if not self._begun.is_set():
+            await self._until(self._begun.wait())
         while not self._stopped.is_set():
-            step = next(self._steps, None)
+            step, self._ahead = self._ahead or next(self._steps, None), None
             if step is None:
                 self._finish()
-                return Done()
-            if isinstance(step, Say):
+                return Done(self._reports)
+            output = _output_of(step)
+            if output is not None:
                 self._service.steps += 1
-                return Output("audio", Pcm(step.samples, step.rate))
+                return output
             if isinstance(step, Fail):
                 self._finish()
                 return Failed(Failure(step.code, step.message, step.stage))
-            await self._until(asyncio.sleep(step.seconds) if isinstance(step, Wait) else self._service.released())
+            if isinstance(step, Report):
+                self._reports.setdefault(step.stage, {}).update(step.values)
+            else:
+                await self._until(asyncio.sleep(step.seconds) if isinstance(step, Wait) else self._service.released())
         self._finish()
         return Failed(Failure(Cancelled.code, "the request was cancelled"))
 
     def has_output(self) -> bool:
-        return False
+        if not self._service.together or self._stopped.is_set():
+            return False
+        self._ahead = self._ahead or next(self._steps, None)
+        return self._ahead is not None and _output_of(self._ahead) is not None
 
     def extend(self, modality: str, payload: Payload) -> None:
         raise Cancelled("scripted requests take no further input")
@@ -236,3 +269,13 @@ class ScriptedLive:
         finally:
             for task in tasks:
                 task.cancel()
+
+
+def _output_of(step: Step) -> Output | None:
+    if isinstance(step, Say):
+        return Output("audio", Pcm(step.samples, step.rate))
+    if isinstance(step, SayText):
+        return Output("text", Text(step.text, step.logprobs))
+    if isinstance(step, SayTranscript):
+        return Output("transcript", step.transcript)
+    return None

@@ -71,6 +71,8 @@ class Boot(Struct, frozen=True, tag="boot"):
     line: int
     """This process's line of the board, which has `lines`."""
     lines: int
+    log: str = "info"
+    """What is logged, as at the head."""
 
 
 class Attach(Struct, frozen=True, tag="attach"):

@@ -1,17 +1,20 @@
 """Recorded conversations, byte for byte but for names and times. A difference is a decision.
 
-Each `*.txt` holds what a client sends (lines that begin with `> `) and what the server answers (`< `). To record anew
+Each `*.txt` holds what a client sends (lines that begin with `> `) and what the server answers (`< `); those whose name
+begins with `voice_` are with a pipeline that hears, thinks and speaks, the others with one that speaks. To record anew
 after a decision, run this file with the environment's python; then read the difference.
 """
 
 import re
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from omnirt.testing.live_gateway import LiveGateway
-from omnirt.testing.scripted_service import Fail, Say, ScriptedService
+from omnirt.testing.scripted_chat import chatting
+from omnirt.testing.scripted_service import Fail, Report, Say, SayText, ScriptedService
 
 HERE = Path(__file__).parent
 CONVERSATIONS = sorted(path.name for path in HERE.glob("*.txt"))
@@ -20,7 +23,8 @@ MASKS = (
     (rb'("request_id":")req_[0-9a-f]{24}', rb"\1<id>"),
     (rb"(Date: )[^\r]+", rb"\1<date>"),
     (rb"(openai-processing-ms: )\d+", rb"\1<ms>"),
-    (rb'("created": )\d+', rb"\1<s>"),
+    (rb'("(?:created|expires_at)": ?)\d+', rb"\1<s>"),
+    (rb'("id":"(?:chatcmpl-|cmpl-|audio_))[0-9a-f]{24}', rb"\1<id>"),
     (rb"(Server: )[^\r]+", rb"\1<server>"),
 )
 
@@ -33,10 +37,33 @@ def script(submit):
         yield Fail("stage_failed", "scripted failure", "voice")
 
 
+def talk(submit):
+    """Two words, each spoken in two samples where that was asked for; then a failure if the message asks for one."""
+    yield SayText("Hello")
+    if "audio" in submit.outputs:
+        yield Say(np.array([0x4141, 0x4242], np.int16))
+    yield SayText(" you")
+    if "audio" in submit.outputs:
+        yield Say(np.array([0x4343, 0x4444], np.int16))
+    if "fail" in str(submit.inputs[0][1].messages()):
+        yield Fail("stage_failed", "scripted failure", "voice")
+    yield Report("thinker", {"prompt_tokens": 5, "cached_tokens": 1, "completion_tokens": 2, "finish_reason": "stop"})
+
+
+@contextmanager
+def servers():
+    """name of a conversation -> the server it is with"""
+    with (
+        LiveGateway(lambda: ScriptedService(script=script)) as speech,
+        LiveGateway(lambda: ScriptedService(**chatting(script=talk))) as voice,
+    ):
+        yield lambda name: voice if name.startswith("voice_") else speech
+
+
 @pytest.fixture(scope="module")
-def server():
-    with LiveGateway(lambda: ScriptedService(script=script)) as gateway:
-        yield gateway
+def server_of():
+    with servers() as found:
+        yield found
 
 
 def sent_in(text):
@@ -61,16 +88,16 @@ def said(text):
 
 
 @pytest.mark.parametrize("name", CONVERSATIONS)
-def test_the_conversation_is_as_recorded(server, name):
+def test_the_conversation_is_as_recorded(server_of, name):
     text = (HERE / name).read_text()
-    assert said(text) + readable(server.exchange(sent_in(text))) == text
+    assert said(text) + readable(server_of(name).exchange(sent_in(text))) == text
 
 
 def record():
-    with LiveGateway(lambda: ScriptedService(script=script)) as gateway:
+    with servers() as server_of:
         for name in CONVERSATIONS:
             text = (HERE / name).read_text()
-            (HERE / name).write_text(said(text) + readable(gateway.exchange(sent_in(text))))
+            (HERE / name).write_text(said(text) + readable(server_of(name).exchange(sent_in(text))))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from omnirt.log import set_up
+from omnirt.log import LEVELS, level_of, set_up
 
 
 @pytest.fixture
@@ -51,3 +51,9 @@ def test_what_is_below_the_level_is_left_out(lines):
 def test_setting_up_again_replaces_the_handler(lines):
     set_up("head", "debug", io.StringIO())
     assert len(logging.getLogger("omnirt").handlers) == 1
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_child_logs_what_its_parent_does(lines, level):
+    set_up("head", level)
+    assert level_of(logging.getLogger("omnirt.nodes")) == level

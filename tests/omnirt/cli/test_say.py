@@ -48,7 +48,7 @@ def test_the_ending_chooses_the_format(server, tmp_path, name, start):
 
 def test_no_server_says_how_to_start_one(tmp_path, capsys):
     assert run("hello", "-o", str(tmp_path / "a.wav"), "--url", "http://127.0.0.1:9") == 1
-    assert "omnirt run pipelines/speech.toml" in capsys.readouterr().err
+    assert "omnirt run speech" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

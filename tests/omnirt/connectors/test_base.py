@@ -3,7 +3,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from omnirt.connectors.base import LinkBroken, LinkClosed, LinkError, LinkFull, PayloadTooLarge, Received
+from omnirt.connectors.base import (
+    LinkBroken,
+    LinkClosed,
+    LinkError,
+    LinkFull,
+    Occupancy,
+    PayloadTooLarge,
+    Received,
+    link_figures,
+)
 from omnirt.errors import OmnirtError
 from omnirt.wire.codec import Packing
 from omnirt.wire.payload import Latents
@@ -59,3 +68,13 @@ def test_a_body_that_is_taken_over_outlives_its_lease() -> None:
     slot[:] = 0xA5  # as the next payload in it would
     assert lease.released == 1
     assert arrival.unpack(Latents).latents.tolist() == list(range(100))
+
+
+def test_the_figures_of_links_carry_the_name_of_the_peer() -> None:
+    class Half:
+        def occupancy(self) -> Occupancy:
+            return Occupancy(5, 10, 1, 2, 0, 0)
+
+    figures = link_figures({"tts.0": Half(), "head": Half()})  # type: ignore[dict-item]
+    assert figures["link.tts.0.out_bytes"] == figures["link.head.out_bytes"] == 5
+    assert len(figures) == 12

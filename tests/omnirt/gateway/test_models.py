@@ -2,6 +2,8 @@
 
 import pytest
 
+from omnirt.testing.scripted_chat import chatting
+
 
 def test_every_name_is_an_entry(gateway):
     listing = gateway.ask("GET", "/v1/models").json()
@@ -28,6 +30,18 @@ def test_an_unknown_one_is_not(gateway):
 def test_speaking_models_are_listed_apart(gateway):
     listing = gateway.ask("GET", "/v1/audio/models").json()
     assert listing["models"][0] == {"id": "speech", "name": "speech"}
+
+
+def test_a_model_tells_every_surface_that_it_serves(make_gateway):
+    gateway = make_gateway(**chatting())
+    extension = gateway.ask("GET", "/v1/models/voice").json()["omnirt"]
+    assert extension["endpoints"] == [
+        "/v1/chat/completions",
+        "/v1/completions",
+        "/v1/audio/speech",
+        "/v1/audio/transcriptions",
+    ]
+    assert gateway.ask("GET", "/v1/audio/models").json()["models"][0] == {"id": "voice", "name": "voice"}
 
 
 def test_a_doubled_slash_after_the_base_is_forgiven(gateway):

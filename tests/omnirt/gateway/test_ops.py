@@ -7,7 +7,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import omnirt
 from omnirt.gateway.app import ABSENT_GET, ABSENT_POST
-from omnirt.testing.scripted_service import Hold, speech_plan
+from omnirt.testing.live_server import live_server
+from omnirt.testing.scripted_service import Fail, Hold, speech_plan
 
 
 def figures(gateway):
@@ -57,14 +58,14 @@ def test_metrics_count_answers_and_speech(make_gateway):
     found = figures(gateway)
     assert found["omnirt_http_requests_total", "speech", "200"] == 1
     assert found["omnirt_http_requests_total", "speech", "400"] == 1
-    assert found["omnirt_speech_requests_total", "ok"] == 1
-    assert found["omnirt_speech_audio_seconds_total",] == pytest.approx(1.0)
+    assert found["omnirt_requests_total", "ok", "speech"] == 1
+    assert found["omnirt_request_audio_seconds_total", "speech"] == pytest.approx(1.0)
     for name in ("ttfp_seconds", "e2e_seconds", "rtf"):
-        assert found[f"omnirt_speech_{name}_count",] == 1
-        assert found[f"omnirt_speech_{name}_sum",] > 0
+        assert found[f"omnirt_request_{name}_count", "speech"] == 1
+        assert found[f"omnirt_request_{name}_sum", "speech"] > 0
     assert found["omnirt_stage_steps_total", "main.0", "voice"] > 0
-    assert found["omnirt_process_loop_lag_ms", "head"] == 0.5
     assert found["omnirt_stage_ready", "voice"] == 1
+    assert found["omnirt_info", "speech", omnirt.__version__] == 1
 
 
 def test_running_and_waiting_are_told_apart(make_gateway):
@@ -91,8 +92,8 @@ def test_failures_and_leavers_are_counted_apart(make_gateway):
     connection.close()
     gateway.until(lambda: gateway.service.state().running == 0)
     found = figures(gateway)
-    assert found["omnirt_speech_requests_total", "queue_full"] == 1
-    assert found["omnirt_speech_requests_total", "client_gone"] == 1
+    assert found["omnirt_requests_total", "queue_full", "speech"] == 1
+    assert found["omnirt_requests_total", "client_gone", "speech"] == 1
     assert found["omnirt_http_requests_total", "speech", "499"] == 1
 
 
@@ -123,6 +124,36 @@ def test_cancel_by_name(make_gateway):
     assert (unknown.status, unknown.error()["code"]) == (404, "not_found")
 
 
+def test_a_request_that_ended_has_a_trace(make_gateway):
+    gateway = make_gateway()
+    gateway.speak("x" * 20, headers={"X-Request-Id": "mine/1"})
+    answer = gateway.ask("GET", "/v1/omnirt/requests/mine%2F1/trace")
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert answer.json()["otherData"] | {"arrived_unix_s": 0} == {
+        "request": "mine/1", "surface": "speech", "outcome": "ok", "arrived_unix_s": 0,
+    }  # fmt: skip
+    names = [event["name"] for event in answer.json()["traceEvents"]]
+    assert {"arrived", "first audio", "end: ok"} <= set(names)
+    unknown = gateway.ask("GET", "/v1/omnirt/requests/other/trace")
+    assert (unknown.status, unknown.error()["code"]) == (404, "not_found")
+
+
+def test_failed_and_cancelled_requests_have_one_too(make_gateway):
+    gateway = make_gateway(
+        script=lambda submit: [Fail("stage_failed")] if submit.inputs[0][1].text == "bad" else [Hold()]
+    )
+    gateway.speak("bad", headers={"X-Request-Id": "bad"})
+    trace = gateway.ask("GET", "/v1/omnirt/requests/bad/trace").json()
+    (span,) = [event for event in trace["traceEvents"] if event["name"] == "request"]
+    assert (span["args"]["outcome"], span["args"]["detail"]) == ("stage_failed", "voice: scripted failure")
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(gateway.speak, headers={"X-Request-Id": "it"})
+        gateway.until(lambda: gateway.service.state().running == 1)
+        gateway.ask("POST", "/v1/omnirt/requests/it/cancel")
+        sent.result()
+    assert gateway.ask("GET", "/v1/omnirt/requests/it/trace").json()["otherData"]["outcome"] == "cancelled"
+
+
 @pytest.mark.parametrize("path", ABSENT_POST)
 def test_known_routes_with_nothing_behind_them_say_so(gateway, path):
     answer = gateway.ask("POST", f"/v1/{path}", {"model": "speech"})
@@ -137,7 +168,7 @@ def test_sockets_with_nothing_behind_them_say_so(gateway, path):
     assert gateway.ask("GET", f"/v1/{path}").status == 501
 
 
-@pytest.mark.parametrize("path", ["responses", "embeddings", "files", "completions", "audio/voice_consents"])
+@pytest.mark.parametrize("path", ["responses", "embeddings", "files", "moderations", "audio/voice_consents"])
 def test_other_routes_of_the_api_are_not_found_in_its_own_words(gateway, path):
     answer = gateway.ask("POST", f"/v1/{path}", {})
     assert (answer.status, answer.error()["code"]) == (404, "not_found")
@@ -156,3 +187,20 @@ def test_overload_is_refused_with_one_status_and_a_time(make_gateway):
         gateway.call(gateway.service.release)
         assert {future.result().status for future in sent} == {200}
     assert gateway.speak().status == 200
+
+
+def test_a_real_head_tells_running_from_waiting_too():
+    sets = ["limits.requests_max=1", "limits.queue_max=64", "stage.tone.options.step_ms=20"]
+    with live_server("tone", sets) as gateway, ThreadPoolExecutor(10) as pool:
+        sent = [pool.submit(gateway.speak, "440 Hz for 1 s") for _ in range(10)]
+        gateway.until(lambda: gateway.service.state().waiting == 9)
+        found = figures(gateway)
+        assert found["omnirt_requests_running",] == 1
+        assert found["omnirt_requests_waiting",] == 9
+        assert found["omnirt_stage_rows", "tone.0", "tone"] == 1
+        assert {future.result().status for future in sent} == {200}
+        gateway.until(lambda: gateway.service.state().running == 0)
+        found = figures(gateway)
+    gauges = ("requests_running", "requests_waiting", "stage_rows", "stage_waiting", "stage_parked", "link_out_bytes")
+    left = {key: value for key, value in found.items() if key[0].removeprefix("omnirt_") in gauges and value}
+    assert not left

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -662,3 +663,59 @@ def test_an_engine_that_refuses_input_fails_that_request_only() -> None:
     world.run()
     assert [request for request, _ in world.shell.failures] == [1]
     assert world.out(2) == ["1"]
+
+
+# ---------------------------------------------------------------- what operators see
+
+
+def test_steps_are_timed_once_however_many_requests_share_them() -> None:
+    world = World()
+    for request in (1, 2, 3):
+        world.open(request)
+        world.chunk(request, "a")
+    world.cell.step()
+    assert world.cell.stats()["busy_seconds"] == pytest.approx(10e-9)
+
+
+@pytest.fixture
+def logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], list[tuple[str, str, str]]]:
+    """Lines so far, as (level, text, the request's public id); all are of the stage."""
+    monkeypatch.setattr(logging.getLogger("omnirt"), "propagate", True)
+    caplog.set_level(logging.DEBUG, "omnirt.cell")
+
+    def lines() -> list[tuple[str, str, str]]:
+        fields = [vars(record) for record in caplog.records]
+        assert {field["stage"] for field in fields} <= {"s"}
+        return [
+            (field["levelname"], record.getMessage(), field["request"])
+            for field, record in zip(fields, caplog.records, strict=True)
+        ]
+
+    return lines
+
+
+def test_a_request_can_be_followed_by_its_public_id(logged: Callable[[], list[tuple[str, str, str]]]) -> None:
+    world = World()
+    world.open(1)
+    world.chunk(1, "a")
+    world.end(1, 1)
+    world.run()
+    assert logged() == [("DEBUG", "opened", "r1"), ("DEBUG", "ended", "r1")]
+
+
+def test_what_a_stage_raised_is_logged_with_the_ids_of_the_step(
+    logged: Callable[[], list[tuple[str, str, str]]],
+) -> None:
+    world = World()
+    for request, text in ((1, "a"), (2, "!")):
+        world.open(request)
+        world.chunk(request, text)
+    world.run()
+    told = [line for line in logged() if line[0] != "DEBUG"]
+    assert told == [
+        ("WARNING", "step of 2 failed: ValueError('not that')", "r1,r2"),
+        ("WARNING", "step of 1 failed: ValueError('not that')", "r2"),
+        ("INFO", "failed: stage_failed: ValueError: not that", "r2"),
+    ]

@@ -188,11 +188,12 @@ def test_a_close_of_an_unknown_request_is_confirmed_all_the_same(world: World) -
 
 def test_a_ping_is_answered_with_nothing_and_stats_with_numbers(world: World) -> None:
     world.cells.ask(Ask(1, "ping"))
-    world.cells.ask(Ask(2, "stats"))
+    world.cells.ask(Ask(2, "stats"), {"link.t.0.out_bytes": 5})
     ping, stats = world.told
     assert ping == Answer(1, {})
     assert isinstance(stats, Answer)
     assert stats.value["one.steps"] == 0
+    assert stats.value["link.t.0.out_bytes"] == 5
 
 
 def test_a_record_for_a_stage_of_another_node_is_a_broken_promise(world: World) -> None:

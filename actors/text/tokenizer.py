@@ -1,0 +1,148 @@
+"""Text to token ids and back, by the tokenizer.json of a checkpoint.
+
+What always holds:
+    text that a user wrote never becomes a special token, wherever a template puts it: `guard` breaks what looks like
+    one, and `encode_guarded` takes the guards out again only after special tokens have been looked for;
+    without such text the ids are those of encoding the rendered prompt as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from omnirt.errors import ConfigError, InvalidRequest
+
+_GUARDS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
+"""Code points that Unicode keeps out of text."""
+_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+class Tokenizer:
+    def __init__(self, library: Any) -> None:
+        """`library`: a `tokenizers.Tokenizer`."""
+        self._library = library
+        added = {number: token for number, token in library.get_added_tokens_decoder().items() if token.special}
+        self.special = {number: token.content for number, token in added.items()}
+        self._ids = {content: number for number, content in self.special.items()}
+        # One character alone cannot be broken, so it is not looked for either: it is never special in a template.
+        breakable = [token for token in added.values() if len(token.content) > 1]
+        breakable.sort(key=lambda token: -len(token.content))
+        self._marks = re.compile("|".join(re.escape(token.content) for token in breakable) or r"(?!)")
+        self._splits = re.compile("|".join(_with_space(token) for token in breakable) or r"(?!)")
+        self._spelling = _spelling(library)
+        self._bytes: dict[int, bytes] = {}
+
+    @classmethod
+    def load(cls, folder: Path) -> Tokenizer:
+        """Raises ConfigError."""
+        import tokenizers
+
+        path = folder / "tokenizer.json"
+        if not path.is_file():
+            raise ConfigError(f"{folder} holds no tokenizer.json")
+        try:
+            library = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises this very class
+            raise ConfigError(f"{path} cannot be read: {error}") from error
+        library.no_truncation()
+        library.no_padding()
+        return cls(library)
+
+    def encode(self, prompt: str) -> list[int]:
+        """A whole prompt as its author wrote it: special tokens in it are meant, and the model's beginning token is
+        put before it where its tokenizer says so."""
+        return self._library.encode(prompt).ids
+
+    def guard(self, texts: Sequence[str]) -> tuple[list[str], str]:
+        """The texts with what looks like a special token broken by a guard, and that guard. Raises InvalidRequest."""
+        guard = next((char for char in _GUARDS if not any(char in text for text in texts)), None)
+        if guard is None:
+            raise InvalidRequest("the messages hold every code point that is kept out of text", param="messages")
+        return [self._broken(text, guard) for text in texts], guard
+
+    def encode_guarded(self, text: str, guard: str) -> list[int]:
+        """A rendered template. Special tokens are those that no guard breaks."""
+        ids: list[int] = []
+        start = 0
+        for found in self._splits.finditer(text):
+            ids += self._plain(text[start : found.start()].replace(guard, ""))
+            mark = found[0] if found[0] in self._ids else found[0].strip()
+            ids.append(self._ids[mark])
+            start = found.end()
+        return ids + self._plain(text[start:].replace(guard, ""))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Without special tokens."""
+        return self._library.decode(list(ids), skip_special_tokens=True)
+
+    def bytes_of(self, token_id: int) -> bytes:
+        """What a token adds to the text, in UTF-8; it may be a part of a character. Nothing for a special one."""
+        known = self._bytes.get(token_id)  # each is spelled out once: this is done for every token of every answer
+        if known is None:
+            token = None if token_id in self.special else self._library.id_to_token(token_id)
+            known = self._bytes[token_id] = self._spelling.bytes_of(token) if token is not None else b""
+        return known
+
+    @property
+    def strips_first_space(self) -> bool:
+        """Whether a space at the very beginning is one that the tokenizer put there itself."""
+        return self._spelling.strips_first_space
+
+    def _plain(self, text: str) -> list[int]:
+        if not text:
+            return []
+        self._library.encode_special_tokens = True  # as text
+        try:
+            return self._library.encode(text, add_special_tokens=False).ids
+        finally:
+            self._library.encode_special_tokens = False
+
+    def _broken(self, text: str, guard: str) -> str:
+        while self._marks.search(text):  # again: breaking one may leave another that overlapped it
+            text = self._marks.sub(lambda found: found[0][0] + guard + found[0][1:], text)
+        return text
+
+
+class _ByteLevel:
+    """Each character of a token stands for one byte."""
+
+    strips_first_space = False
+
+    def __init__(self) -> None:
+        plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+        rest = [code for code in range(256) if code not in plain]
+        self._bytes = {chr(code): code for code in plain} | {chr(256 + at): code for at, code in enumerate(rest)}
+
+    def bytes_of(self, token: str) -> bytes:
+        if all(char in self._bytes for char in token):
+            return bytes(self._bytes[char] for char in token)
+        return token.encode()  # an added token, spelled as it is
+
+
+class _SentencePiece:
+    """Words begin with a mark, and bytes that are in no token have tokens of their own."""
+
+    def __init__(self, decoder: str) -> None:
+        self.strips_first_space = '"Strip"' in decoder
+
+    def bytes_of(self, token: str) -> bytes:
+        byte = _BYTE.fullmatch(token)
+        return bytes([int(byte[1], 16)]) if byte else token.replace("\u2581", " ").encode()
+
+
+def _spelling(library: Any) -> _ByteLevel | _SentencePiece:
+    decoder = json.dumps(json.loads(library.to_str()).get("decoder"))
+    if '"ByteLevel"' in decoder:
+        return _ByteLevel()
+    if '"ByteFallback"' in decoder:
+        return _SentencePiece(decoder)
+    raise ConfigError(f"tokenizer.json spells its tokens in a way that is not known: decoder {decoder[:200]}")
+
+
+def _with_space(token: Any) -> str:
+    """The space around a special token that belongs to it."""
+    return (r"\s*" if token.lstrip else "") + re.escape(token.content) + (r"\s*" if token.rstrip else "")

@@ -1,0 +1,218 @@
+# pyright: basic
+"""One step of a decoder (Llama, Qwen2, Qwen3) for a few rows, each with its own token, position and slot: one native call.
+
+A row is a token of one slot's sequence. Rows of a step may be of different slots (decoding) or follow each other in one
+slot (prefill), in any mixture: keys and values of all rows are written before any row attends.
+
+Invariants
+* a row's numbers are the same to the bit whatever other rows are in the step, however many threads work
+* a step allocates nothing; between steps every thread sleeps
+* no two rows of a step have the same slot and position
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from omnirt.kernels import decoder_layout as at
+from omnirt.kernels.decoder_packing import Arena, Blocks, DecoderShape, Kept, Matrix, in_groups, layer_matrices
+from omnirt.kernels.decoder_packing import layer_vectors, lines, rounded, tiled
+from omnirt.kernels.decoder_reference import reference
+
+__all__ = ["Blocks", "DecoderShape", "Kept", "PackedDecoder", "reference", "rounded"]
+TOLERANCE = 2e-5
+"""Of `step` against `reference` with `rounded` weights, relative to the largest logit: another order of additions."""
+_KINDS = {at.FLOAT32: "float32", at.BFLOAT16: "bfloat16", at.INT8: "int8", at.INT4: "int4"}
+
+
+class PackedDecoder:
+    """Weights as the kernel reads them, buffers for `rows_max` rows, and the threads that help."""
+
+    def __init__(self, shape: DecoderShape, rows_max: int, threads: int) -> None:
+        self.shape = shape
+        self.rows_max = rows_max
+        self.threads = threads
+        words = np.zeros(at.END + 8, np.int64)
+        self._c = words[-words.ctypes.data % 64 // 8 :][: at.END]
+        self._alive: list[object] = []
+        self._context = 0
+        self._everyone = np.arange(rows_max, dtype=np.int32)
+
+    @classmethod
+    def pack(
+        cls,
+        shape: DecoderShape,
+        weights: Mapping[str, Matrix],
+        dtype: Kept = "bfloat16",
+        *,
+        rows_max: int = 256,
+        threads: int | None = None,
+    ) -> PackedDecoder:
+        """`weights` (float32, [outputs, inputs]): embed, norm, lm_head and for each layer i "i.attn_norm", "i.q", ..."""
+        decoder = cls(shape, rows_max, threads or len(os.sched_getaffinity(0)))
+        decoder._set_shape()
+        decoder._set_layers(weights, dtype)
+        decoder._set_ends(weights, dtype)
+        decoder._set_buffers()
+        decoder._start()
+        return decoder
+
+    def step(
+        self,
+        tokens: np.ndarray,
+        positions: np.ndarray,
+        slots: np.ndarray,
+        cache: tuple[np.ndarray, np.ndarray],
+        rotation: tuple[np.ndarray, np.ndarray],
+        logits: np.ndarray,
+        wanted: np.ndarray | None = None,
+    ) -> None:
+        """Keys and values into the cache; logits[j] of the row wanted[j], or of every row.
+
+        int32 [rows] tokens, positions, slots; float32 [slots, layers, kv_heads, context, head_dim] keys, values;
+        float32 [context, head_dim] cosines, sines; float32 [rows wanted, vocab] logits.
+        """
+        c, rows = self._c, len(tokens)
+        wanted = self._everyone[:rows] if wanted is None else wanted
+        keys, values = cache
+        assert 0 < rows <= self.rows_max
+        for array in (tokens, positions, slots, wanted):
+            assert array.dtype == np.int32
+            assert array.flags.c_contiguous
+        assert logits.dtype == np.float32
+        assert logits.flags.c_contiguous
+        assert len(logits) >= len(wanted)
+        if keys.shape[3] != self._context:
+            self._set_context(keys.shape[3])
+        assert int(positions.max()) < self._context
+        c[at.ROWS], c[at.TOKENS], c[at.POSITIONS], c[at.SLOTS] = rows, _at(tokens), _at(positions), _at(slots)
+        c[at.KEYS], c[at.VALUES] = _at(keys), _at(values)
+        c[at.KV_SLOT : at.KV_HEAD + 1] = keys.strides[:3]
+        c[at.COS], c[at.SIN] = (_at(table) for table in rotation)
+        c[at.WANTED], c[at.WANTED_ROWS] = _at(wanted), len(wanted)
+        c[at.LOGITS], c[at.LOGITS_BYTES] = _at(logits), logits.strides[0]
+        self._run(c, 0)
+
+    # ---------------------------------------------------------------- before the first step
+
+    def _set_shape(self) -> None:
+        c, shape = self._c, self.shape
+        c[at.LAYERS], c[at.D], c[at.HEADS], c[at.KV_HEADS] = shape.layers, shape.d_model, shape.heads, shape.kv_heads
+        c[at.HEAD_DIM], c[at.VOCAB] = shape.head_dim, shape.vocab
+        c[at.EPS] = np.array([shape.rms_eps, 0], np.float32).view(np.int64)[0]
+        c[at.HAS_QK_NORM], c[at.HAS_BIAS] = shape.qk_norm, shape.qkv_bias
+        c[at.HEAD_TILES] = len(in_groups(shape.head_dim)) // 16
+
+    def _set_layers(self, weights: Mapping[str, Matrix], dtype: Kept) -> None:
+        """Layers lie one behind the other, all alike."""
+        c = self._c
+        for layer in range(self.shape.layers):
+            matrices = list(layer_matrices(self.shape, weights, layer, dtype))
+            vectors = layer_vectors(self.shape, weights, layer)
+            if layer == 0:
+                size = sum(lines(data.nbytes) for data in (*(data for _, _, data, _ in matrices), *vectors.values()))
+                arena = self._arena(size * self.shape.layers)
+                c[at.WEIGHTS], c[at.LAYER_BYTES] = arena.address, size
+            start = arena.address + arena.used
+            for word, kind, data, terms in matrices:
+                assert layer == 0 or c[word + at.M_KIND] == kind
+                self._set_matrix(word, arena.add(data) - start, (kind, data, terms))
+            for word, data in vectors.items():
+                c[word] = arena.add(data) - start
+
+    def _set_matrix(self, word: int, place: int, matrix: tuple[int, np.ndarray, int]) -> None:
+        c, (kind, data, terms) = self._c, matrix
+        outputs = self._outputs(word)
+        c[word + at.M_AT], c[word + at.M_TILE], c[word + at.M_TERMS] = place, data.nbytes * 16 // outputs, terms
+        c[word + at.M_KIND], c[word + at.M_PRODUCT] = kind, _product(_KINDS[kind])
+
+    def _outputs(self, word: int) -> int:
+        shape = self.shape
+        if word == at.QKV:
+            return (shape.heads + 2 * shape.kv_heads) * len(in_groups(shape.head_dim))
+        if word == at.GATE_UP:
+            return 2 * len(in_groups(shape.d_ffn))
+        return len(in_groups(shape.d_model if word in (at.OUTPUT, at.DOWN) else shape.vocab))
+
+    def _set_ends(self, weights: Mapping[str, Matrix], dtype: Kept) -> None:
+        """Embeddings and logits; often one matrix."""
+        c, shape = self._c, self.shape
+        for word, name in ((at.HEAD, "lm_head"), (at.EMBED, "embed")):
+            if word == at.EMBED and weights["lm_head"] is weights["embed"]:
+                c[at.EMBED : at.EMBED + at.HEAD - at.EMBED] = c[at.HEAD : at.END]
+                continue
+            kind, data = tiled([weights[name]], in_groups(shape.vocab), dtype)
+            self._set_matrix(word, self._arena(lines(data.nbytes)).add(data), (kind, data, shape.d_model))
+        c[at.NORM] = self._arena(lines(shape.d_model * 4)).add(np.asarray(weights["norm"], np.float32))
+
+    def _set_buffers(self) -> None:
+        c, shape, rows = self._c, self.shape, self.rows_max
+        c[at.HIDDEN_BYTES] = len(in_groups(shape.d_ffn)) * 4
+        c[at.X] = self._arena(rows * shape.d_model * 4).address
+        c[at.Q] = self._arena(rows * shape.heads * shape.head_dim * 4).address
+        c[at.HIDDEN] = self._arena(rows * int(c[at.HIDDEN_BYTES])).address
+        c[at.ATTEND] = _attention()
+        self._scratch: Arena | None = None
+
+    def _set_context(self, context: int) -> None:
+        """Each thread's scratch: normalised rows, outputs of a few rows, the scores of three heads."""
+        c, shape = self._c, self.shape
+        self._context = context
+        c[at.SCRATCH_OUT] = at.PART * shape.d_model * 4
+        c[at.SCRATCH_SCORES] = c[at.SCRATCH_OUT] + 6 * max(at.WIDE, len(in_groups(shape.head_dim))) * 4
+        c[at.SCRATCH_BYTES] = lines(int(c[at.SCRATCH_SCORES] + 3 * (context + 8) * 4))
+        self._scratch = Arena(self.threads * int(c[at.SCRATCH_BYTES]))
+        c[at.SCRATCH] = self._scratch.address
+
+    def _arena(self, size: int) -> Arena:
+        arena = Arena(size)
+        self._alive.append(arena)
+        return arena
+
+    def _start(self) -> None:
+        self._run = _step()
+        for thread in range(1, self.threads):
+            threading.Thread(target=self._run, args=(self._c, thread), daemon=True, name=f"decoder {thread}").start()
+
+
+def _at(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+# Compiled code. numba is imported here, 1.5 s; the first time on a machine it compiles, then it loads what it kept.
+
+
+@functools.cache
+def _step() -> Any:
+    from omnirt.kernels import decoder_native
+
+    return decoder_native.compiled()
+
+
+@functools.cache
+def _product(kind: str) -> int:
+    from omnirt.kernels import row_products
+
+    return _kept(row_products.compiled(kind))
+
+
+@functools.cache
+def _attention() -> int:
+    from omnirt.kernels import cached_attention
+
+    return _kept(cached_attention.compiled())
+
+
+_functions: list[Any] = []
+"""What the addresses point into; never freed."""
+
+
+def _kept(function: Any) -> int:
+    _functions.append(function)
+    return function.address

@@ -1,0 +1,48 @@
+"""Which surfaces a pipeline has something behind: what it makes from what, as requests are routed."""
+
+from __future__ import annotations
+
+from omnirt.errors import Unsupported
+from omnirt.pipeline.router import needed_stages
+from omnirt.wire.plan import Plan
+
+
+def speaks(plan: Plan) -> bool:
+    """Text to speech: `/v1/audio/speech`."""
+    return makes(plan, "text", "audio")
+
+
+def hears(plan: Plan) -> bool:
+    """Speech to text: `/v1/audio/transcriptions`."""
+    return makes(plan, "audio", "transcript")
+
+
+def chats(plan: Plan) -> bool:
+    """`/v1/chat/completions`."""
+    return makes(plan, "chat", "text")
+
+
+def completes(plan: Plan) -> bool:
+    """A prompt to what follows it: `/v1/completions`."""
+    return makes(plan, "prompt", "text") or makes(plan, "text", "text")
+
+
+def makes(plan: Plan, given: str, wanted: str) -> bool:
+    """Whether some way leads from input `given` to output `wanted`."""
+    if given not in plan.inputs or wanted not in plan.outputs:
+        return False
+    try:
+        return bool(needed_stages(plan, (given,), (wanted,)))
+    except Unsupported:
+        return False
+
+
+def endpoints(plan: Plan) -> list[str]:
+    """The surfaces of `plan`, by path."""
+    surfaces = {
+        "/v1/chat/completions": chats,
+        "/v1/completions": completes,
+        "/v1/audio/speech": speaks,
+        "/v1/audio/transcriptions": hears,
+    }
+    return [path for path, serves in surfaces.items() if serves(plan)]

@@ -1,0 +1,96 @@
+"""Fields of a decoded JSON body, read with their types: None where absent, a 400 that names the field where wrong.
+
+Rules for all of them: an explicit null means absent; fields nested in `extra_body` count, the top level wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from omnirt.gateway.body import as_object
+from omnirt.gateway.errors import ApiError, invalid
+
+Fields = Mapping[str, Any]
+
+INT64_MAX = (1 << 63) - 1
+UNSUPPORTED = "unsupported_parameter"
+
+
+def flat(body: object) -> dict[str, Any]:
+    """The fields that are there."""
+    given = as_object(body)
+    if given is None:
+        raise invalid("The body must be a JSON object.", None)
+    nested = given.get("extra_body")
+    if nested is not None and not isinstance(nested, dict):
+        raise invalid("extra_body must be an object.", "extra_body")
+    merged: dict[str, Any] = {**(nested or {}), **{name: value for name, value in given.items() if value is not None}}
+    return {name: value for name, value in merged.items() if value is not None and name != "extra_body"}
+
+
+def text(fields: Fields, name: str, chars_max: int = 1024, within: str = "") -> str | None:
+    """`within`: the path of the object that `fields` are, with its dot."""
+    value = fields.get(name)
+    if value is None:
+        return None
+    param = within + name
+    if not isinstance(value, str):
+        raise invalid(f"{param} must be a string.", param)
+    if len(value) > chars_max:
+        raise invalid(f"{param} has {len(value)} characters; the limit is {chars_max}.", param)
+    return value
+
+
+def choice(fields: Fields, name: str, choices: Collection[str], within: str = "") -> str | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str) or value not in choices:
+        raise invalid(f"{within}{name} must be one of: {', '.join(choices)}.", within + name)
+    return value
+
+
+def flag(fields: Fields, name: str, within: str = "") -> bool | None:
+    value = fields.get(name)
+    if value is None or isinstance(value, bool):
+        return value
+    raise invalid(f"{within}{name} must be true or false.", within + name)
+
+
+def whole(fields: Fields, name: str, low: int, high: int) -> int | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise invalid(f"{name} must be a whole number.", name)
+    if not low <= value <= high:
+        raise invalid(f"{name} must be from {low} to {high}.", name)
+    return value
+
+
+def number(fields: Fields, name: str, low: float, high: float) -> float | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise invalid(f"{name} must be a number.", name)
+    if not low <= value <= high:
+        raise invalid(f"{name} must be from {low:g} to {high:g}.", name)
+    return float(value)
+
+
+def record(fields: Fields, name: str, within: str = "") -> Fields | None:
+    """A nested object."""
+    value = fields.get(name)
+    if value is None:
+        return None
+    found = as_object(value)
+    if found is None:
+        raise invalid(f"{within}{name} must be an object.", within + name)
+    return found
+
+
+def unsupported(name: str, why: str = "") -> ApiError:
+    """What would change the answer and cannot be honoured is refused, never ignored."""
+    return invalid(why or f"This model does not support {name}.", name, UNSUPPORTED)
