@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -33,6 +34,9 @@ from serve_figures import percentile
 from serve_process import server
 from serve_read import Record
 from serve_round import Question, Round, round_of
+
+from omnirt.pipeline.deploy import load_plan
+from omnirt.runtime.children import child_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 GOAL = 0.03
@@ -122,9 +126,10 @@ def ask_of(wanted: Round, question: Question) -> Ask:
 
 @contextmanager
 def bare(pipeline: Path) -> Iterator[Any]:
-    """A function that has the engine's own process run a round."""
+    """A function that has the engine's own process run a round. Its environment is that of the stage's node."""
     command = [sys.executable, str(Path(__file__).with_name("serve_bare.py")), str(pipeline)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    environment = child_environment(load_plan(str(pipeline)).nodes[0], 0, os.environ)
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
     assert process.stdin is not None
     assert process.stdout is not None
 

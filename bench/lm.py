@@ -2,7 +2,7 @@
 
     python bench/lm.py [--folder DIR] [--rounds 5] [--tokens 64] [--threads 2] [--vllm-python /path/bin/python]
 
-Each engine is a process of its own that sleeps while another one works; rounds alternate between them, and every job has
+Each engine is a process of its own, stopped while another one works; rounds alternate between them. Every job has
 fresh random prompts, so that no prompt cache helps. Starts and one warm-up of each job are left out. Every answer has
 exactly --tokens tokens. All figures are medians of whole jobs:
 
@@ -22,6 +22,7 @@ import json
 import os
 import random
 import resource
+import signal
 import statistics
 import subprocess
 import sys
@@ -56,20 +57,32 @@ class Peer:
         self.seconds: dict[str, list[float]] = {}
         command = [python, str(PEERS), name, str(options.folder), dtype, str(options.threads), str(EIGHT)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
         )
         assert self._answer() == "ready"
+        self.signal(signal.SIGSTOP)
 
     def work(self, prompts: list[list[int]], tokens: int) -> float:
         assert self._process.stdin is not None
+        self.signal(signal.SIGCONT)
         self._process.stdin.write(json.dumps({"prompts": prompts, "tokens": tokens}) + "\n")
         self._process.stdin.flush()
-        return float(self._answer())
+        took = float(self._answer())
+        self.signal(signal.SIGSTOP)  # some engines' threads spin when they have nothing to do
+        return took
 
     def stop(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(60)
+        self.signal(signal.SIGKILL)
+        self._process.wait()
+
+    def signal(self, number: int) -> None:
+        """To the process and all its children."""
+        os.killpg(self._process.pid, number)
 
     def median(self, job: str) -> float:
         return statistics.median(self.seconds[job])
@@ -181,10 +194,14 @@ def main() -> None:
     wanted += [("vllm", "bfloat16", options.vllm_python)] if options.vllm_python else []
     wanted = [one for one in wanted if not options.only or one[0] in options.only.split(",")]
     bandwidth = read_bandwidth(options.threads)
-    peers = [Peer(name, dtype, python, options) for name, dtype, python in wanted]
-    foreign = measure(peers, options, config.vocab_size)
-    for peer in peers:
-        peer.stop()
+    peers: list[Peer] = []
+    try:
+        for name, dtype, python in wanted:
+            peers.append(Peer(name, dtype, python, options))
+        foreign = measure(peers, options, config.vocab_size)
+    finally:
+        for peer in peers:
+            peer.stop()
     print(f"{options.folder.name}, {config.parameters / 1e6:.0f} million weights, {options.threads} threads")
     print(f"prompts of {options.prompt} (long: {options.long}) random tokens, answers of {options.tokens}, greedy")
     print(f"{options.rounds} rounds, read bandwidth {bandwidth / 1e9:.1f} GB/s, foreign {100 * foreign:.0f} %")

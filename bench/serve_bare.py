@@ -10,6 +10,7 @@ turned back into text.
 
 from __future__ import annotations
 
+import gc
 import heapq
 import json
 import sys
@@ -105,6 +106,8 @@ def main() -> None:
     stage = next(stage for stage in pipeline["stage"] if stage["actor"].endswith(":Thinker"))
     threads = pipeline.get("node", {}).get(stage.get("node", stage["name"]), {}).get("threads", 1)
     bare = Bare(stage, threads)
+    gc.collect()
+    gc.freeze()  # as a node does
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         print(json.dumps(bare.run(msgspec.json.decode(line, type=Round))), flush=True)

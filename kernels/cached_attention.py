@@ -16,7 +16,7 @@ import numpy as np
 from numba import cfunc, njit
 
 from omnirt.kernels import vector_attention, vector_rows
-from omnirt.kernels.native_memory import CALL, FLOAT, float_to, versioned
+from omnirt.kernels.native_memory import CALL, FLOAT, float_to, kept
 from omnirt.kernels.vector_attention import MIXED
 from omnirt.kernels.vector_code import LANES
 
@@ -89,4 +89,4 @@ def _blend(heads, scores, values, length, out):
 
 
 def compiled() -> Any:
-    return cfunc(CALL, cache=True)(versioned(attend))
+    return kept(cfunc, CALL, attend)

@@ -4,9 +4,9 @@
     embed | heads  attend  output  gate_up  down | ... | logits
             \\__________ a layer ______________/
 
-Everything the code needs stands in one array of int64, the control block: the team's words, the shape, where each matrix
-lies, and the step's own arrays. A piece is a few dozen outputs of a matrix for up to PART rows; it writes what no
-other piece writes.
+Everything the code needs stands in one array of int64, the control block: the team's words, the shape, where each
+matrix lies, and the step's own arrays. A piece is a few dozen outputs of a matrix for up to PART rows; it writes what
+no other piece writes.
 
 Invariant: a row's numbers depend on its token, its position and its slot's cache only. See `vector_products` for why.
 """
@@ -21,29 +21,13 @@ from numba import njit
 from omnirt.kernels import decoder_layout as at
 from omnirt.kernels import team, vector_rows
 from omnirt.kernels.decoder_layout import GROUP, NARROW, PART, WIDE
-from omnirt.kernels.native_memory import (
-    FLOAT,
-    byte_at,
-    call,
-    float_at,
-    float_of,
-    float_to,
-    half_at,
-    int_at,
-    short_at,
-    versioned,
-)
-from omnirt.kernels.row_products import ROWS
+from omnirt.kernels.native_memory import FLOAT, call, float_of, int_at, kept
+from omnirt.kernels.row_products import ROWS, gather
 from omnirt.kernels.vector_code import LANES
-from omnirt.kernels.vector_products import BLOCK, TILE
+from omnirt.kernels.vector_products import TILE
 
-_add, _copy, _gate, _rms_norm, _rotate = (
-    vector_rows.add,
-    vector_rows.copy,
-    vector_rows.gate,
-    vector_rows.rms_norm,
-    vector_rows.rotate,
-)
+_add, _copy, _gate = vector_rows.add, vector_rows.copy, vector_rows.gate
+_rms_norm, _rotate = vector_rows.rms_norm, vector_rows.rotate
 
 
 @njit
@@ -70,7 +54,7 @@ def _side_by_side(first, last, row):
 def _multiply(c, matrix, base, first, tiles, x, out):
     """Outputs of `tiles` tiles from the `first` one on. x is (rows, address, bytes of a row)."""
     w = base + c[matrix + at.M_AT] + first * c[matrix + at.M_TILE]
-    call(c[matrix + at.M_PRODUCT], x[0], tiles, x[1], x[2], w, c[matrix + at.M_TERMS], out)
+    call(c[matrix + at.M_PRODUCT], (x[0], tiles, x[1], x[2], w, c[matrix + at.M_TERMS], out))
 
 
 @njit
@@ -80,26 +64,6 @@ def _normalise(c, rows, weight, to):
     for row in range(rows[0], rows[1]):
         place = to + (row - rows[0]) * d * FLOAT
         _rms_norm(c[at.X] + row * d * FLOAT, weight, place, d, float_of(c[at.EPS]))
-
-
-@njit
-def _gather(c, token, to):
-    """An embedding. They lie in tiles, as the matrix of the logits often is the same."""
-    tile = c[at.EMBED + at.M_AT] + token // TILE * c[at.EMBED + at.M_TILE]
-    j, kind = token % TILE, c[at.EMBED + at.M_KIND]
-    for k in range(c[at.D]):
-        if kind == at.FLOAT32:
-            float_to(to, k, float_at(tile, k * TILE + j))
-        elif kind == at.BFLOAT16:
-            float_to(to, k, float_of(short_at(tile, k * TILE + j % LANES * 2 + j // LANES) << 16))
-        elif kind == at.INT8:
-            block = tile + k // BLOCK * (2 + BLOCK) * TILE
-            float_to(to, k, half_at(block, j) * byte_at(block, (2 + k % BLOCK) * TILE + j))
-        else:
-            block = tile + k // BLOCK * (4 + BLOCK // 2) * TILE
-            byte = byte_at(block, 4 * TILE + k % BLOCK // 4 * 2 * TILE + j % LANES * 4 + k % 4)
-            value = byte >> (4 * (j // LANES)) & 15
-            float_to(to, k, half_at(block, j) * value + half_at(block, TILE + j))
 
 
 @njit
@@ -114,9 +78,12 @@ def _cached(c, cache, row, layer, head):
 
 @njit
 def _embed(c, layer, piece, ready, scratch):
-    d = c[at.D]
+    """Embeddings lie in tiles, as the matrix of the logits often is the same."""
+    size, tile = c[at.D] * FLOAT, c[at.EMBED + at.M_TILE]
     for row in range(piece * PART, _last(c, piece)):
-        _gather(c, int_at(c[at.TOKENS], row), c[at.X] + row * d * FLOAT)
+        token = int_at(c[at.TOKENS], row)
+        place = c[at.EMBED + at.M_AT] + token // TILE * tile
+        gather(c[at.EMBED + at.M_KIND], place, token % TILE, c[at.D], c[at.X] + row * size)
     return ready
 
 
@@ -170,7 +137,7 @@ def _attend(c, layer, piece, ready, scratch):
     offset = (row * c[at.HEADS] + head * group) * size * FLOAT
     keys, values = _cached(c, c[at.KEYS], row, layer, head), _cached(c, c[at.VALUES], row, layer, head)
     length = int_at(c[at.POSITIONS], row) + 1
-    call(c[at.ATTEND], c[at.Q] + offset, group, size, keys, values, length, scratch + c[at.SCRATCH_SCORES])
+    call(c[at.ATTEND], (c[at.Q] + offset, group, size, keys, values, length, scratch + c[at.SCRATCH_SCORES]))
     return ready
 
 
@@ -291,8 +258,11 @@ def _turn(c, number, thread):
 
 
 def run(c, thread):
-    """A step for thread 0, the whole life of a helper for the others."""
+    """A step for thread 0, the whole life of a helper for those above; -1 ends the helpers."""
     phases = 5 * c[at.LAYERS] + 2
+    if thread < 0:
+        team.end(c)
+        return
     if thread == 0:
         _turn(c, team.begin(c, phases), 0)
         return
@@ -303,4 +273,4 @@ def run(c, thread):
 
 
 def compiled() -> Any:
-    return njit("void(int64[::1], int64)", nogil=True, cache=True)(versioned(run))
+    return kept(njit, "void(int64[::1], int64)", run)

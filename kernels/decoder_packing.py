@@ -159,7 +159,7 @@ def layer_matrices(shape: DecoderShape, weights: Mapping[str, Matrix], layer: in
 
 
 def layer_vectors(shape: DecoderShape, weights: Mapping[str, Matrix], layer: int) -> dict[int, np.ndarray]:
-    names = {at.ATTN_NORM: ("attn_norm",), at.MLP_NORM: ("mlp_norm",)}
+    names: dict[int, tuple[str, ...]] = {at.ATTN_NORM: ("attn_norm",), at.MLP_NORM: ("mlp_norm",)}
     if shape.qkv_bias:
         names[at.BIAS] = ("q_bias", "k_bias", "v_bias")
     if shape.qk_norm:

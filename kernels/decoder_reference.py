@@ -35,7 +35,8 @@ def reference(
         cache[0][slots, layer, :, positions] = k
         cache[1][slots, layer, :, positions] = v
         mixed = [
-            _attend(q[r], cache[0][slots[r], layer, :, : positions[r] + 1], cache[1][slots[r], layer]) for r in range(len(x))
+            _attend(q[r], cache[0][slots[r], layer, :, : positions[r] + 1], cache[1][slots[r], layer])
+            for r in range(len(x))
         ]
         x = x + np.stack(mixed).reshape(len(x), -1) @ named("o").T
         h = _norm(x, named("mlp_norm"), shape)

@@ -1,13 +1,17 @@
 # pyright: basic
-"""One step of a decoder (Llama, Qwen2, Qwen3) for a few rows, each with its own token, position and slot: one native call.
+"""One step of a decoder (Llama, Qwen2, Qwen3) for any rows, each with its token, position and slot: one native call.
 
 A row is a token of one slot's sequence. Rows of a step may be of different slots (decoding) or follow each other in one
 slot (prefill), in any mixture: keys and values of all rows are written before any row attends.
 
 Invariants
 * a row's numbers are the same to the bit whatever other rows are in the step, however many threads work
-* a step allocates nothing; between steps every thread sleeps
+* a step allocates nothing but a few Python objects; between steps every thread sleeps in the kernel
+* however weights are kept, the numbers are those of float32 with `rounded` weights, to the bit
 * no two rows of a step have the same slot and position
+
+Measured with 135 M weights, 200 positions, on one core (Zen 3, 3.2 GHz, 20 GB/s): bfloat16 15.4 ms for one row, where
+reading the weights takes 13.5; 38 ms for 8 rows, 70 for 16, the second core then halves it. int8 12.2 ms for one row.
 """
 
 from __future__ import annotations
@@ -15,19 +19,33 @@ from __future__ import annotations
 import functools
 import os
 import threading
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from omnirt.kernels import decoder_layout as at
-from omnirt.kernels.decoder_packing import Arena, Blocks, DecoderShape, Kept, Matrix, in_groups, layer_matrices
-from omnirt.kernels.decoder_packing import layer_vectors, lines, rounded, tiled
+from omnirt.kernels.decoder_packing import (
+    TILE,
+    Arena,
+    Blocks,
+    DecoderShape,
+    Kept,
+    Matrix,
+    in_groups,
+    layer_matrices,
+    layer_vectors,
+    lines,
+    rounded,
+    tiled,
+)
 from omnirt.kernels.decoder_reference import reference
 
 __all__ = ["Blocks", "DecoderShape", "Kept", "PackedDecoder", "reference", "rounded"]
 TOLERANCE = 2e-5
 """Of `step` against `reference` with `rounded` weights, relative to the largest logit: another order of additions."""
+Pair = tuple[np.ndarray, np.ndarray]
 _KINDS = {at.FLOAT32: "float32", at.BFLOAT16: "bfloat16", at.INT8: "int8", at.INT4: "int4"}
 
 
@@ -54,7 +72,12 @@ class PackedDecoder:
         rows_max: int = 256,
         threads: int | None = None,
     ) -> PackedDecoder:
-        """`weights` (float32, [outputs, inputs]): embed, norm, lm_head and for each layer i "i.attn_norm", "i.q", ..."""
+        """`weights`: embed, norm, lm_head (perhaps the very object embed) and, for each layer i, "i.attn_norm", "i.q",
+        "i.k", "i.v", "i.o", "i.mlp_norm", "i.gate", "i.up", "i.down"; "i.q_bias", ... and "i.q_norm", "i.k_norm" where
+        the shape has them. Matrices are float32 [outputs, inputs], or Blocks, which int8 keeps as they are.
+
+        One caller at a time; `threads` are those of a step, the caller's among them.
+        """
         decoder = cls(shape, rows_max, threads or len(os.sched_getaffinity(0)))
         decoder._set_shape()
         decoder._set_layers(weights, dtype)
@@ -68,8 +91,8 @@ class PackedDecoder:
         tokens: np.ndarray,
         positions: np.ndarray,
         slots: np.ndarray,
-        cache: tuple[np.ndarray, np.ndarray],
-        rotation: tuple[np.ndarray, np.ndarray],
+        cache: Pair,
+        rotation: Pair,
         logits: np.ndarray,
         wanted: np.ndarray | None = None,
     ) -> None:
@@ -78,19 +101,15 @@ class PackedDecoder:
         int32 [rows] tokens, positions, slots; float32 [slots, layers, kv_heads, context, head_dim] keys, values;
         float32 [context, head_dim] cosines, sines; float32 [rows wanted, vocab] logits.
         """
-        c, rows = self._c, len(tokens)
+        c, rows, (keys, values) = self._c, len(tokens), cache
         wanted = self._everyone[:rows] if wanted is None else wanted
-        keys, values = cache
-        assert 0 < rows <= self.rows_max
-        for array in (tokens, positions, slots, wanted):
-            assert array.dtype == np.int32
-            assert array.flags.c_contiguous
-        assert logits.dtype == np.float32
-        assert logits.flags.c_contiguous
-        assert len(logits) >= len(wanted)
         if keys.shape[3] != self._context:
             self._set_context(keys.shape[3])
-        assert int(positions.max()) < self._context
+        assert rows <= self.rows_max
+        self._check_integers((tokens, self.shape.vocab), (positions, self._context), (slots, len(keys)), (wanted, rows))
+        self._check_arrays(cache, rotation, logits)
+        assert len(tokens) == len(positions) == len(slots)
+        assert len(wanted) <= len(logits)
         c[at.ROWS], c[at.TOKENS], c[at.POSITIONS], c[at.SLOTS] = rows, _at(tokens), _at(positions), _at(slots)
         c[at.KEYS], c[at.VALUES] = _at(keys), _at(values)
         c[at.KV_SLOT : at.KV_HEAD + 1] = keys.strides[:3]
@@ -98,6 +117,27 @@ class PackedDecoder:
         c[at.WANTED], c[at.WANTED_ROWS] = _at(wanted), len(wanted)
         c[at.LOGITS], c[at.LOGITS_BYTES] = _at(logits), logits.strides[0]
         self._run(c, 0)
+
+    @staticmethod
+    def _check_integers(*arrays: tuple[np.ndarray, int]) -> None:
+        """Native code reads where they point."""
+        for array, end in arrays:
+            assert array.dtype == np.int32
+            assert array.flags.c_contiguous
+            assert not len(array) or (array.min() >= 0 and array.max() < end)
+
+    def _check_arrays(self, cache: Pair, rotation: Pair, logits: np.ndarray) -> None:
+        shape, (keys, values) = self.shape, cache
+        assert keys.shape[1:] == (shape.layers, shape.kv_heads, self._context, shape.head_dim)
+        assert keys.strides == values.strides
+        assert keys.strides[3:] == (4 * shape.head_dim, 4)
+        assert logits.flags.c_contiguous
+        assert logits.shape[1] == shape.vocab
+        for table in rotation:
+            assert table.flags.c_contiguous
+            assert len(table) >= self._context
+        for array in (*cache, *rotation, logits):
+            assert array.dtype == np.float32
 
     # ---------------------------------------------------------------- before the first step
 
@@ -107,7 +147,7 @@ class PackedDecoder:
         c[at.HEAD_DIM], c[at.VOCAB] = shape.head_dim, shape.vocab
         c[at.EPS] = np.array([shape.rms_eps, 0], np.float32).view(np.int64)[0]
         c[at.HAS_QK_NORM], c[at.HAS_BIAS] = shape.qk_norm, shape.qkv_bias
-        c[at.HEAD_TILES] = len(in_groups(shape.head_dim)) // 16
+        c[at.HEAD_TILES] = len(in_groups(shape.head_dim)) // TILE
 
     def _set_layers(self, weights: Mapping[str, Matrix], dtype: Kept) -> None:
         """Layers lie one behind the other, all alike."""
@@ -129,7 +169,7 @@ class PackedDecoder:
     def _set_matrix(self, word: int, place: int, matrix: tuple[int, np.ndarray, int]) -> None:
         c, (kind, data, terms) = self._c, matrix
         outputs = self._outputs(word)
-        c[word + at.M_AT], c[word + at.M_TILE], c[word + at.M_TERMS] = place, data.nbytes * 16 // outputs, terms
+        c[word + at.M_AT], c[word + at.M_TILE], c[word + at.M_TERMS] = place, data.nbytes * TILE // outputs, terms
         c[word + at.M_KIND], c[word + at.M_PRODUCT] = kind, _product(_KINDS[kind])
 
     def _outputs(self, word: int) -> int:
@@ -177,6 +217,7 @@ class PackedDecoder:
 
     def _start(self) -> None:
         self._run = _step()
+        weakref.finalize(self, self._run, self._c, -1).atexit = False
         for thread in range(1, self.threads):
             threading.Thread(target=self._run, args=(self._c, thread), daemon=True, name=f"decoder {thread}").start()
 

@@ -1,5 +1,5 @@
 # pyright: basic, reportCallIssue=false, reportIndexIssue=false
-"""What compiled code that lives on addresses needs: words of memory, calls by address, and a cache that knows its sources.
+"""What compiled code that lives on addresses needs: words of memory, calls by address, a cache that knows its sources.
 
 numba keeps compiled functions by name and by their own file; ours depend on several files, so a name carries their
 digest.
@@ -15,6 +15,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 FLOAT = 4
@@ -36,21 +37,33 @@ def _digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def versioned(function: Callable[..., Any]) -> Callable[..., Any]:
+def _versioned(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function under the name that numba keeps it by."""
     if not function.__qualname__.endswith(_digest()):
         function.__qualname__ += "_" + _digest()
     return function
 
 
+def kept(compiler: Callable[..., Any], signature: Any, function: Callable[..., Any]) -> Any:
+    """Compiled, and kept beside its file or in the user's cache. Where nothing may be written, every start compiles."""
+    try:
+        return compiler(signature, nogil=True, cache=True)(_versioned(function))
+    except RuntimeError as error:
+        if "cannot cache" not in str(error):
+            raise
+        return compiler(signature, nogil=True)(_versioned(function))
+
+
 @intrinsic
-def call(typingctx, address, a, b, c, d, e, f, g):
+def call(typingctx, address, values):
+    """Of seven int64."""
+
     def codegen(context, builder, signature, arguments):
         kind = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 7)
-        builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), arguments[1:])
+        builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), cgutils.unpack_tuple(builder, arguments[1]))
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 8), codegen
+    return types.void(types.int64, types.UniTuple(types.int64, 7)), codegen
 
 
 def _reader(kind: Any, result: Any, widen: Callable[[Any, Any], Any]) -> Any:

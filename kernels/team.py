@@ -17,7 +17,6 @@ Invariants
 from __future__ import annotations
 
 import platform
-from typing import Any
 
 from llvmlite import ir
 from numba import njit, types

@@ -28,8 +28,9 @@ SCORED = {1: 8, 2: 4, 3: 3}
 def _scores(heads: int, positions: int) -> Any:
     """(q, bytes of a head, k, bytes of a position, out, bytes of a head of out, vectors of a head)"""
 
-    def write(asm, q, q_head, k, k_position, out, out_head, vectors):
+    def write(asm, *arguments):
         b = asm.builder
+        q, q_head, k, k_position, out, out_head, vectors = arguments
         qs = [asm.pointer(q, h, q_head) for h in range(heads)]
         ks = [asm.pointer(k, p, k_position) for p in range(positions)]
         sums = asm.variables(heads * positions, asm.constant(0.0))
@@ -51,8 +52,9 @@ def _scores(heads: int, positions: int) -> Any:
 def _mix(heads: int, vectors: int) -> Any:
     """(probabilities, bytes of a head, v, bytes of a position, positions, out, bytes of a head of out)"""
 
-    def write(asm, probabilities, p_head, v, v_position, positions, out, out_head):
+    def write(asm, *arguments):
         b = asm.builder
+        probabilities, p_head, v, v_position, positions, out, out_head = arguments
         ps = [asm.pointer(probabilities, h, p_head) for h in range(heads)]
         base = asm.pointer(v)
         sums = asm.variables(heads * vectors, asm.constant(0.0))

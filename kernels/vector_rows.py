@@ -1,5 +1,5 @@
 # pyright: basic, reportCallIssue=false
-"""What a decoder does to a row besides multiplying it, in vectors. Sizes are whole numbers of vectors, places addresses."""
+"""What a decoder does to a row besides multiplying it, in vectors. Sizes are whole vectors, places are addresses."""
 
 from __future__ import annotations
 

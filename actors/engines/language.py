@@ -55,7 +55,7 @@ class LanguageEngine:
         dtype: str = "auto",
         rows_max: int = 8,
         context_max: int = 0,
-        prefill_tokens: int = 256,
+        prefill_tokens: int = 96,
         cache_blocks: int = 256,
         threads: int = 1,
         report: Callable[[str], None] = lambda _: None,

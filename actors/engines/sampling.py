@@ -104,7 +104,7 @@ class Chosen(NamedTuple):
 def choose(logits: np.ndarray, rows: Sequence[Row]) -> list[Chosen]:
     """One token for each row of `logits` [R, vocab] float32, which stays as it is.
 
-    Of 49,152 logits: greedy 10 us a row; penalties 60 us more; a draw 0.2 to 0.6 ms; logprobs 0.2 ms.
+    Of 49,152 logits: greedy 10 us a row; penalties 60 us more; a draw 0.2 to 0.9 ms; logprobs 0.3 ms.
     """
     best = logits.argmax(axis=1)  # of a row with a NaN: the NaN's place
     if not np.isfinite(logits[np.arange(len(rows)), best]).all():
@@ -167,7 +167,7 @@ def _kept(logits: np.ndarray, sampling: Sampling) -> np.ndarray | None:
     """Ids that min_p and top_k leave, None for all. `logits` has its maximum at 0. Equals of the k-th stay."""
     least = np.float32(-np.inf)
     if sampling.min_p > 0.0:
-        least = np.log(np.float32(sampling.min_p))
+        least = np.log(np.float32(min(sampling.min_p, 1.0)))
     if 0 < sampling.top_k < len(logits):
         least = max(least, np.partition(logits, -sampling.top_k)[-sampling.top_k])
     return None if least == -np.inf else np.flatnonzero(logits >= least)
@@ -176,20 +176,20 @@ def _kept(logits: np.ndarray, sampling: Sampling) -> np.ndarray | None:
 def _nucleus(weights: np.ndarray, top_p: float) -> np.ndarray:
     """Places of the smallest set of the heaviest that holds the share top_p, in order; of equals the first ones.
 
-    Only what weighs at least (1 - top_p) of the mean is sorted: all that is lighter weighs less than 1 - top_p in all.
+    Nothing is sorted but the weights at the edge: the upper bits of a positive float, as an integer, put it into one of
+    2,000 buckets whose order is that of the weights.
     """
-    total = float(weights.sum(dtype=np.float64))
-    places = np.flatnonzero(weights >= (1.0 - top_p) * total / len(weights))
-    some = weights[places]
-    falling = np.sort(some)[::-1]  # values alone: sorting places with them costs ten times as much
-    count = int(np.searchsorted(falling.cumsum(dtype=np.float64), top_p * total, side="left")) + 1
-    if count >= len(some):
-        return places
-    least = falling[count - 1]
-    equal = np.flatnonzero(some == least)[: count - int((falling[:count] > least).sum())]
-    kept = some > least
-    kept[equal] = True
-    return places[kept]
+    buckets = weights.view(np.uint32) >> np.uint32(19)
+    falling = np.bincount(buckets, weights)[::-1].cumsum()
+    wanted = top_p * falling[-1]
+    place = min(int(np.searchsorted(falling, wanted, side="left")), len(falling) - 1)
+    edge = len(falling) - 1 - place
+    before = falling[place - 1] if place else 0.0
+    at_edge = np.flatnonzero(buckets == edge)
+    at_edge = at_edge[np.argsort(-weights[at_edge], kind="stable")]
+    upto = before + weights[at_edge].cumsum(dtype=np.float64)
+    count = int(np.searchsorted(upto, wanted, side="left")) + 1
+    return np.sort(np.concatenate((np.flatnonzero(buckets > edge), at_edge[:count])))
 
 
 def _described(logits: np.ndarray, token_id: int, logprobs: int) -> Chosen:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import signal
 import socket
 import sys
+from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -18,6 +20,8 @@ from aiohttp import web
 
 from omnirt.cli.options import add_address_arguments, add_pipeline_arguments, plan_from
 from omnirt.clock import NS, monotonic_ns
+from omnirt.errors import ConfigError
+from omnirt.gateway.abilities import chats, hears, speaks
 from omnirt.gateway.app import build
 from omnirt.gateway.config import GatewayConfig
 from omnirt.gateway.serve import bind, serve
@@ -25,6 +29,7 @@ from omnirt.loader import resolve
 from omnirt.log import set_up
 from omnirt.wire.plan import Plan
 
+DEFAULTS = GatewayConfig()
 CLOSE_S = 5.0
 """For connections that are still open when the head has finished."""
 LAST_WORDS_S = 0.2
@@ -38,23 +43,62 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--voices", default="", metavar="DIR", help="where uploaded voices are kept")
     parser.add_argument("--cors", action="append", default=None, metavar="ORIGIN", help="web origins that may call")
     parser.add_argument("--public-discovery", action="store_true", help="lists of models and voices need no key")
+    parser.add_argument(
+        "--media",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="where file:// references of requests may point; repeatable",
+    )
+    parser.add_argument("--private-media", action="store_true", help="fetch media from private addresses too")
+    parser.add_argument(
+        "--recording-seconds",
+        type=_length_s,
+        default=DEFAULTS.recording_s_max,
+        metavar="S",
+        help="longest recording to be transcribed (default %(default)g)",
+    )
+    parser.add_argument("--uploads", default="", metavar="DIR", help="where large uploads are while they are used")
     parser.add_argument("--trace", default="", metavar="DIR", help="write a timeline of every request, for Perfetto")
     parser.add_argument("--log", default="info", choices=("debug", "info", "warning", "error"))
 
 
 def run(args: argparse.Namespace) -> int:
     plan = plan_from(args)
+    config = config_from(args)
     set_up(process="head", level=args.log)
     listener = bind(args.host, args.port)
-    config = GatewayConfig(
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(plan, config, listener))
+
+
+def config_from(args: argparse.Namespace) -> GatewayConfig:
+    """Raises ConfigError for a directory that is none."""
+    for directory in (*args.media, *([args.uploads] if args.uploads else [])):
+        if not Path(directory).is_dir():
+            raise ConfigError(f"{directory} is not a directory")
+    return GatewayConfig(
         keys_file=args.keys,
         voices_dir=args.voices,
         public_discovery=args.public_discovery,
         trace_dir=args.trace,
-        cors_origins=("*",) if args.cors is None else tuple(args.cors),
+        cors_origins=DEFAULTS.cors_origins if args.cors is None else tuple(args.cors),
+        media_roots=tuple(str(Path(directory).resolve()) for directory in args.media),
+        allow_private_media=args.private_media,
+        recording_s_max=args.recording_seconds,
+        recordings_s_max=max(DEFAULTS.recordings_s_max, args.recording_seconds),
+        uploads_dir=args.uploads,
     )
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(plan, config, listener))
+
+
+def _length_s(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
+    return seconds
 
 
 async def _serve(plan: Plan, config: GatewayConfig, listener: socket.socket) -> int:
@@ -107,9 +151,21 @@ class _Stopper:
 def _banner(plan: Plan, listener: socket.socket, seconds: float) -> None:
     host, port = listener.getsockname()[:2]
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    lines = [f"{plan.name} is ready after {seconds:.1f} s on {url}"]
-    if "audio" in plan.outputs and "text" in plan.inputs:
+    print("\n".join([f"{plan.name} is ready after {seconds:.1f} s on {url}", *what_to_try(plan, url)]), file=sys.stderr)
+    sys.stderr.flush()
+
+
+def what_to_try(plan: Plan, url: str) -> list[str]:
+    """Lines for a shell: how to use what the pipeline can do."""
+    curl = f"  curl -s {url}/v1/%s -H 'Content-Type: application/json' -d '%s'"
+    lines: list[str] = []
+    if chats(plan):
+        body = '{"messages": [{"role": "user", "content": "What is the capital of France?"}]}'
+        lines += [curl % ("chat/completions", body), f"  omnirt chat --url {url}"]
+    if speaks(plan):
         body = '{"input": "Hello. This voice was made on a plain processor.", "response_format": "wav"}'
-        lines.append(f"  curl -s {url}/v1/audio/speech -H 'Content-Type: application/json' -d '{body}' -o hello.wav")
+        lines.append(curl % ("audio/speech", body) + " -o hello.wav")
         lines.append(f'  omnirt say "Hello there." -o hello.wav --url {url}')
-    print("\n".join(lines), file=sys.stderr, flush=True)
+    if hears(plan):
+        lines.append(f"  curl -s {url}/v1/audio/transcriptions -F file=@hello.wav")
+    return lines

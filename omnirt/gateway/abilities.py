@@ -24,7 +24,12 @@ def chats(plan: Plan) -> bool:
 
 def completes(plan: Plan) -> bool:
     """A prompt to what follows it: `/v1/completions`."""
-    return makes(plan, "prompt", "text") or makes(plan, "text", "text")
+    return bool(prompt_input(plan))
+
+
+def prompt_input(plan: Plan) -> str:
+    """The input that prompts go to; empty where there is none."""
+    return next((name for name in ("prompt", "text") if makes(plan, name, "text")), "")
 
 
 def makes(plan: Plan, given: str, wanted: str) -> bool:

@@ -18,6 +18,7 @@ from omnirt.gateway.errors import ApiError, invalid
 from omnirt.gateway.recording import ACCEPTED, RATE, Decoder, UnreadableError, cut_off
 from omnirt.wire.payload import Pcm
 
+Keep = Callable[[float], None]
 PREFIX = re.compile(r"\s*data:[^,]{0,200},")
 BASE64_PREFIX = re.compile(r";\s*base64\s*,$", re.IGNORECASE)
 URL_SAFE = str.maketrans("-_", "+/", " \t\r\n\f\v")
@@ -49,27 +50,35 @@ def decode_base64(value: str, param: str) -> bytes:
         raise invalid(f"{param} is not valid base64.", param) from error
 
 
-async def recording(core: Core, data: bytes, param: str, seconds_max: float | None = None) -> list[Pcm]:
-    """The recording in `data` as pieces of at most 15 s, `clip` 0. Raises a 400.
-
-    `seconds_max`: its bound, where that is less than the configured one.
-    """
+def check_whole(data: bytes, param: str) -> None:
+    """400 for a file whose end is missing."""
     missing = cut_off(data)
     if missing:
         raise invalid(f"The recording in {param} is cut off: {missing} bytes are missing.", param)
+
+
+def _keep(seconds: float) -> None:
+    """There is room."""
+
+
+async def recording(
+    core: Core, data: bytes, param: str, seconds_max: float | None = None, keep: Keep = _keep
+) -> list[Pcm]:
+    """The recording in `data` as pieces of at most 15 s, `clip` 0. Raises a 400.
+
+    `seconds_max`: its bound, where that is less than the configured one. `keep` is asked for the room of each piece as
+    it is made.
+    """
+    check_whole(data, param)
     if not data:
         raise invalid(f"The recording in {param} is empty; accepted: {ACCEPTED}.", param)
-    return await decoded(core, io.BytesIO(data), param, seconds_max)
+    return await decoded(core, io.BytesIO(data), param, seconds_max, keep)
 
 
 async def decoded(
-    core: Core,
-    file: BinaryIO,
-    param: str,
-    seconds_max: float | None = None,
-    keep: Callable[[float], None] = lambda seconds: None,
+    core: Core, file: BinaryIO, param: str, seconds_max: float | None = None, keep: Keep = _keep
 ) -> list[Pcm]:
-    """As `recording`, from a file that can be sought in. `keep` is asked for the room of each piece as it is made."""
+    """As `recording`, from a file that can be sought in."""
     limit_s = min(core.config.recording_s_max, core.config.recording_s_max if seconds_max is None else seconds_max)
     decoder = Decoder(file, limit_s)
     pieces: list[Pcm] = []

@@ -28,12 +28,17 @@ def check_encoding(request: web.Request) -> None:
         raise ApiError(Refusal(415, "unsupported_media_type", text, headers={"Accept-Encoding": "identity"}))
 
 
-async def read_json(request: web.Request, bytes_max: int) -> Any:
-    """The decoded body. Raises 400, 408, 413 or 415 and reads no more than `bytes_max`."""
+def check_json(request: web.Request, accepted: str = "application/json") -> None:
+    """415 for a body that says that it is something else. `accepted`: what to name then."""
     kind = request.content_type
     if "Content-Type" in request.headers and kind != "application/json" and not kind.endswith("+json"):
-        text = f"Content-Type is {kind}; send application/json."
+        text = f"Content-Type is {kind[:100]}; send {accepted}."
         raise ApiError(Refusal(415, "unsupported_media_type", text))
+
+
+async def read_json(request: web.Request, bytes_max: int) -> Any:
+    """The decoded body. Raises 400, 408, 413 or 415 and reads no more than `bytes_max`."""
+    check_json(request)
     try:
         return msgspec.json.decode(await read_bytes(request, bytes_max))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -58,5 +63,9 @@ async def _next_piece(request: web.Request) -> bytes:
         async with asyncio.timeout(SILENCE_S):
             return await request.content.readany()
     except TimeoutError:
-        text = f"The body stopped: nothing came for {SILENCE_S:g} s."
-        raise ApiError(Refusal(408, "request_timeout", text, close=True)) from None
+        raise stopped() from None
+
+
+def stopped() -> ApiError:
+    text = f"The body stopped: nothing came for {SILENCE_S:g} s."
+    return ApiError(Refusal(408, "request_timeout", text, close=True))

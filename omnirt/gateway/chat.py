@@ -13,7 +13,7 @@ from omnirt.clock import unix_s
 from omnirt.gateway.abilities import chats, makes
 from omnirt.gateway.audio_ids import AudioIds
 from omnirt.gateway.audio_in import decode_base64, recording
-from omnirt.gateway.body import as_object, read_json
+from omnirt.gateway.body import read_json
 from omnirt.gateway.chat_audio import AnswerAudio
 from omnirt.gateway.chat_chunks import AnswerId, ChatChunks, Frame
 from omnirt.gateway.chat_complete import Whole, chat_choice, chat_completion, read_whole
@@ -23,9 +23,9 @@ from omnirt.gateway.chat_sampling import honoured, nth_seed
 from omnirt.gateway.chat_stream import Choice, all_of, send_stream
 from omnirt.gateway.chat_usage import usage_of
 from omnirt.gateway.core import Core
-from omnirt.gateway.errors import ApiError, invalid, unsupported_endpoint
+from omnirt.gateway.errors import ApiError, invalid
 from omnirt.gateway.fetch import fetch
-from omnirt.gateway.holding import Holding, Share
+from omnirt.gateway.holding import Share
 from omnirt.gateway.identity import CALLER, REQUEST_ID
 from omnirt.gateway.voices import voice_params
 from omnirt.ids import CLIENT
@@ -63,20 +63,15 @@ class Chat:
         self._core = core
         self._abilities = Abilities.of(core.service.plan)
         self._ids = AudioIds()
-        self._memory = Holding(core.config.recordings_s_max, "decoded audio")
 
     async def create(self, request: web.Request) -> web.StreamResponse:
         core = self._core
         track = core.metrics.track("chat", request[REQUEST_ID])
         body = await read_json(request, core.config.json_bytes_max)
-        core.check_model(body)
-        if not self._abilities.chats:
-            raise unsupported_endpoint(f"The model {core.service.plan.name} does not support this endpoint.")
-        core.check_loaded()
+        model = core.check(body, self._abilities.chats, "does not support this endpoint")
         asked = parse_chat(body, self._rules())
-        model = (as_object(body) or {}).get("model") or core.service.plan.name
         del body
-        with self._memory.share() as share:
+        with core.recordings.share() as share:
             submits = await self._submits(request, asked, share)
             with track:
                 async with AsyncExitStack() as stack:
@@ -140,10 +135,8 @@ class Chat:
                 data = await fetch(self._core, source.url, source.param)
             else:
                 data = await self._core.threaded(decode_base64, source.data, source.param)
-            for piece in await recording(self._core, data, source.param, left_s):
-                length_s = piece.samples.size / piece.rate
-                left_s -= length_s
-                share.take(length_s)
+            for piece in await recording(self._core, data, source.param, left_s, share.take):
+                left_s -= piece.samples.size / piece.rate
                 pieces.append(structs.replace(piece, clip=clip))
         return pieces
 

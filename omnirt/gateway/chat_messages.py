@@ -12,8 +12,8 @@ from typing import cast
 from msgspec import Struct
 
 from omnirt.gateway.body import as_object
-from omnirt.gateway.chat_fields import UNSUPPORTED, Fields, record, text
 from omnirt.gateway.errors import invalid
+from omnirt.gateway.fields import UNSUPPORTED, Fields, record, text
 from omnirt.wire.payload import Message, Part
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}

@@ -12,8 +12,6 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from omnirt.gateway.body import as_object
-from omnirt.gateway.chat_fields import Fields, choice, flag, flat, number, record, text, unsupported, whole
 from omnirt.gateway.chat_messages import Conversation, MessageRules, parse_messages
 from omnirt.gateway.chat_sampling import (
     CHANGES_THE_ANSWER,
@@ -21,15 +19,27 @@ from omnirt.gateway.chat_sampling import (
     TOP_LOGPROBS_MAX,
     choices_of,
     sampling,
-    seed_of,
     wants_usage,
 )
 from omnirt.gateway.errors import invalid
+from omnirt.gateway.fields import (
+    Fields,
+    choice,
+    flag,
+    flat,
+    name_of,
+    plain,
+    record,
+    seed_of,
+    speed_of,
+    text,
+    unsupported,
+    whole,
+)
 
 WHOLE_FORMATS = ("wav", "mp3", "flac", "opus", "aac", "pcm16")
 STREAM_FORMATS = ("pcm16", "wav", "mp3", "opus", "aac")
 """Those that can be joined from pieces made one by one."""
-SPEED_MIN, SPEED_MAX = 0.25, 4.0
 REFUSED = (
     "tools",
     "functions",
@@ -132,17 +142,9 @@ def _spoken(fields: Fields, stream: bool) -> Spoken:
 
 
 def _voice(fields: Fields, audio: Fields) -> str | None:
-    param, value = "audio.voice", audio.get("voice")
-    if value is None:
-        param, value = "speaker", fields.get("speaker")
-    entry = as_object(value)
-    if entry is not None:
-        value = entry.get("id", "")
-    if value is None:
-        return None
-    if not isinstance(value, str) or not value.strip():
-        raise invalid(f'{param} must be a string or {{"id": string}}, and not empty.', param)
-    return value
+    if audio.get("voice") is None:
+        return name_of(fields.get("speaker"), "speaker")
+    return name_of(audio["voice"], "audio.voice")
 
 
 def _refuse_what_is_not_here(fields: Fields, rules: ChatRules) -> None:
@@ -175,19 +177,9 @@ def _logprobs(fields: Fields, rules: ChatRules) -> dict[str, Any]:
 
 def _further(fields: Fields, rules: ChatRules, spoken: bool) -> dict[str, Any]:
     """What the stages add to the protocol, such as `normalize`."""
-    params: dict[str, Any] = {}
-    speed = number(fields, "speed", SPEED_MIN, SPEED_MAX)
-    if spoken and speed is not None and speed != 1.0 and "speed" not in rules.honoured:
-        raise unsupported("speed", "This model speaks at speed 1.0 only.")
-    if spoken:
-        params["speed"] = 1.0 if speed is None else speed
+    speed = speed_of(fields, rules.honoured if spoken else ("speed",))
     for name in TEXTS:
         text(fields, name)
-    for name in sorted(rules.honoured - OWN - SAMPLED - {*CHANGES_THE_ANSWER}):
-        value = fields.get(name)
-        if value is None:
-            continue
-        if isinstance(value, dict | list) and name not in REFUSED:
-            raise invalid(f"{name} must be a plain value.", name)
-        params[name] = value
-    return params
+    tools = {name: fields[name] for name in REFUSED if name in rules.honoured and fields.get(name) is not None}
+    further = plain(fields, rules.honoured - OWN - SAMPLED - {*CHANGES_THE_ANSWER, *REFUSED})
+    return {**tools, **further, **({"speed": speed} if spoken else {})}

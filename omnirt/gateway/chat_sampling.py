@@ -10,9 +10,9 @@ import hashlib
 from collections.abc import Collection, Iterable
 from typing import Any, cast
 
-from omnirt.gateway.chat_fields import INT64_MAX, Fields, flag, number, unsupported, whole
 from omnirt.gateway.errors import invalid
 from omnirt.gateway.facts import gather
+from omnirt.gateway.fields import INT64_MAX, Fields, flag, number, unsupported, whole
 from omnirt.session.service import Service
 
 TOKENS_MAX = 1 << 20
@@ -69,10 +69,6 @@ def sampling(fields: Fields, known: Collection[str]) -> dict[str, Any]:
                 raise unsupported(name)
             params[name] = value
     return params
-
-
-def seed_of(fields: Fields) -> int | None:
-    return whole(fields, "seed", -INT64_MAX - 1, INT64_MAX)
 
 
 def choices_of(fields: Fields) -> int:

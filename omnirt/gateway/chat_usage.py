@@ -64,5 +64,12 @@ def usage_of(prompts: list[list[Counts]]) -> dict[str, object]:
     }
 
 
+def reported(reports: Reports, name: str) -> int | None:
+    """The sum of what the stages say; None where no stage counts it."""
+    said: list[Any] = [report[name] for report in reports.values() if name in report]
+    counts = [count for count in said if isinstance(count, int) and count >= 0]
+    return sum(counts) if counts else None
+
+
 def _total(reports: Reports, name: str) -> int:
-    return max(0, sum(int(report.get(name, 0)) for report in reports.values()))
+    return reported(reports, name) or 0

@@ -11,24 +11,23 @@ from aiohttp import web
 from msgspec import Struct
 
 from omnirt.clock import unix_s
-from omnirt.gateway.abilities import makes
-from omnirt.gateway.body import as_object, read_json
+from omnirt.gateway.abilities import prompt_input
+from omnirt.gateway.body import read_json
 from omnirt.gateway.chat_chunks import AnswerId, Frame, encode
 from omnirt.gateway.chat_complete import read_whole
-from omnirt.gateway.chat_fields import Fields, flag, flat, unsupported, whole
 from omnirt.gateway.chat_sampling import (
     CHOICES_MAX,
     choices_of,
     honoured,
     nth_seed,
     sampling,
-    seed_of,
     wants_usage,
 )
 from omnirt.gateway.chat_stream import Choice, all_of, send_stream
 from omnirt.gateway.chat_usage import usage_of
 from omnirt.gateway.core import Core
-from omnirt.gateway.errors import invalid, unsupported_endpoint
+from omnirt.gateway.errors import invalid
+from omnirt.gateway.fields import Fields, flag, flat, seed_of, unsupported, whole
 from omnirt.gateway.identity import CALLER, REQUEST_ID
 from omnirt.pipeline.router import needed_stages
 from omnirt.session.service import Live, Submit
@@ -153,21 +152,17 @@ class Completions:
     def __init__(self, core: Core) -> None:
         self._core = core
         plan = core.service.plan  # it never changes
-        self._modality = next((name for name in ("prompt", "text") if makes(plan, name, "text")), "")
+        self._modality = prompt_input(plan)
         self._stages = needed_stages(plan, (self._modality,), ("text",)) if self._modality else ()
 
     async def create(self, request: web.Request) -> web.StreamResponse:
         core = self._core
         track = core.metrics.track("completion", request[REQUEST_ID])
         body = await read_json(request, core.config.json_bytes_max)
-        core.check_model(body)
-        if not self._modality:
-            raise unsupported_endpoint(f"The model {core.service.plan.name} does not support this endpoint.")
-        core.check_loaded()
+        model = core.check(body, bool(self._modality), "does not support this endpoint")
         rules = CompletionRules(core.config.chat_chars_max, honoured(core.service, self._stages))
         asked = parse_completion(body, rules)
-        model = (as_object(body) or {}).get("model") or core.service.plan.name
-        answer = AnswerId(f"cmpl-{secrets.token_hex(12)}", unix_s(), str(model))
+        answer = AnswerId(f"cmpl-{secrets.token_hex(12)}", unix_s(), model)
         with track:
             async with AsyncExitStack() as stack:
                 submits = _submits(request, asked, self._modality)

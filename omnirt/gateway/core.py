@@ -16,8 +16,9 @@ from omnirt.errors import NotReady, Unsupported
 from omnirt.gateway.auth import load_keys
 from omnirt.gateway.body import as_object
 from omnirt.gateway.config import GatewayConfig
-from omnirt.gateway.errors import invalid, unknown_model
+from omnirt.gateway.errors import invalid, unknown_model, unsupported_endpoint
 from omnirt.gateway.facts import PipelineFacts, gather
+from omnirt.gateway.holding import Holding
 from omnirt.gateway.media import encoder_for
 from omnirt.gateway.voice_store import VoiceStore
 from omnirt.metrics import Metrics
@@ -39,6 +40,8 @@ class Core:
         self.voices = VoiceStore(config.voices_dir, config.voices_max) if config.voices_dir else None
         self.keeping = asyncio.Lock()
         """Held while a voice is put into the store."""
+        self.recordings = Holding(config.recordings_s_max, "decoded audio")
+        """Seconds, of all requests."""
         self._threads = ThreadPoolExecutor(config.encode_threads, thread_name_prefix="gateway")
 
     def facts(self) -> PipelineFacts:
@@ -47,15 +50,25 @@ class Core:
     def model_names(self) -> tuple[str, ...]:
         return (self.service.plan.name, *self.service.plan.aliases)
 
-    def check_model(self, body: object) -> None:
-        """404 unless the body's `model` is this pipeline; none means the only one there is."""
+    def check(self, body: object, able: bool, cannot: str) -> str:
+        """The name by which the body asks for this pipeline. Raises 404 for another one; 501 where it is not `able`,
+        `cannot` being what to say then; 503 while what it can do is not known."""
+        name = self.model_of(body)
+        if not able:
+            raise unsupported_endpoint(f"The model {self.service.plan.name} {cannot}.")
+        self.check_loaded()
+        return name
+
+    def model_of(self, body: object) -> str:
+        """The body's `model`, 404 where that is another one; none means the only one there is."""
         name = (as_object(body) or {}).get("model")
         if name is None:
-            return
+            return self.service.plan.name
         if not isinstance(name, str):
             raise invalid("model must be a string.", "model")
         if name not in self.model_names():
             raise unknown_model(name, self.model_names())
+        return name
 
     def check_loaded(self) -> None:
         """503 while loading: what the stages can do is not known yet, so nothing can be judged."""

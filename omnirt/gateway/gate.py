@@ -19,9 +19,9 @@ from omnirt.gateway.auth import caller_of
 from omnirt.gateway.body import check_encoding
 from omnirt.gateway.core import Core
 from omnirt.gateway.cors import is_preflight, origin_headers, preflight
-from omnirt.gateway.delivery import break_off
 from omnirt.gateway.errors import ApiError, refusal_of, response_of
 from omnirt.gateway.identity import CALLER, REQUEST_ID, RESPONSE, request_id_of
+from omnirt.gateway.outlet import break_off
 
 ARRIVED_NS = web.RequestKey("arrived_ns", int)
 CLIENT_GONE = 499

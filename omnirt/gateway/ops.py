@@ -83,7 +83,7 @@ class Ops:
     async def absent(self, request: web.Request) -> web.StreamResponse:
         """A route of the API that this pipeline has nothing for. Broken bodies and unknown models come first."""
         if request.method == "POST" and request.content_type == "application/json":
-            self._core.check_model(await read_json(request, self._core.config.json_bytes_max))
+            self._core.model_of(await read_json(request, self._core.config.json_bytes_max))
         raise unsupported_endpoint(f"The model {self._core.service.plan.name} does not support this endpoint.")
 
 

@@ -10,7 +10,6 @@ from omnirt.gateway.abilities import speaks
 from omnirt.gateway.body import read_json
 from omnirt.gateway.core import Core
 from omnirt.gateway.delivery import SENDERS
-from omnirt.gateway.errors import unsupported_endpoint
 from omnirt.gateway.facts import PipelineFacts
 from omnirt.gateway.identity import CALLER, REQUEST_ID
 from omnirt.gateway.speech_audio import SpeechAudio
@@ -28,10 +27,7 @@ class Speech:
         core = self._core
         track = core.metrics.track("speech", request[REQUEST_ID])
         body = await read_json(request, core.config.json_bytes_max)
-        core.check_model(body)
-        if not speaks(core.service.plan):
-            raise unsupported_endpoint(f"The model {core.service.plan.name} does not make speech from text.")
-        core.check_loaded()
+        core.check(body, speaks(core.service.plan), "does not make speech from text")
         facts = core.facts()
         spoken = parse_speech(body, self._rules(facts))
         submit = self._submit(request, spoken, facts)
@@ -41,7 +37,7 @@ class Speech:
             async with core.service.submit(submit) as live:
                 audio = SpeechAudio(core, live, spoken, pieces, facts.sample_rate, track)
                 send = SENDERS[spoken.delivery]
-                response = await send(request, audio, core.config, request[REQUEST_ID])
+                response = await send(request, audio, core.config)
             track.done(audio.reports)
         return response
 

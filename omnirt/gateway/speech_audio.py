@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from omnirt.errors import StageFailed, error_from
+from omnirt.gateway.chat_usage import reported
 from omnirt.gateway.core import Core
-from omnirt.gateway.media import Encoder, encoder_for, int16_of, is_cheap
+from omnirt.gateway.encoding import Encoding
 from omnirt.gateway.speech_request import SpeechRequest
-from omnirt.session.service import Done, Failed, Live, Output
+from omnirt.session.service import Done, Live, Output
 from omnirt.track import Track
 from omnirt.wire.payload import Payload, Pcm
 
@@ -25,19 +26,15 @@ class SpeechAudio:
     def __init__(
         self, core: Core, live: Live, spoken: SpeechRequest, format: str, fallback_rate: int, track: Track
     ) -> None:
-        self._core = core
         self._live = live
         self._spoken = spoken
-        self._format = format
-        self._fallback_rate = fallback_rate
         self._track = track
-        self._encoder: Encoder | None = None
-        self._source_rate = 0
+        unsaid = spoken.sample_rate is None and spoken.format == "pcm"
+        wanted_rate = (core.config.pcm_rate or None) if unsaid else spoken.sample_rate
+        self._encoding = Encoding(core, format, fallback_rate, wanted_rate)
         self._over = False
         self.reports: dict[str, dict[str, Any]] = {}
         """Of the stages, once they are done."""
-        self.samples = 0
-        """Made by the pipeline so far, at its own rate."""
 
     async def next(self) -> bytes | None:
         """A piece of the answer, never empty; None at its end. Raises what ended the request early."""
@@ -52,18 +49,13 @@ class SpeechAudio:
             elif isinstance(event, Done):
                 self._over = True
                 self.reports = event.reports
-                piece = await self._flush()
+                piece = await self._encoding.flush()
             else:
                 self._over = True
-                raise _error(event)
+                raise error_from(event.failure)
             if piece:
                 return piece
         return None
-
-    @property
-    def format(self) -> str:
-        """Of the pieces, which may differ from the one asked for (see `delivery.send_complete`)."""
-        return self._format
 
     @property
     def asked_format(self) -> str:
@@ -72,15 +64,12 @@ class SpeechAudio:
     @property
     def rate(self) -> int:
         """Of the encoded audio."""
-        return self._encoder.rate if self._encoder else self._fallback_rate
-
-    def seconds(self) -> float:
-        return self.samples / self._source_rate if self._source_rate else 0.0
+        return self._encoding.rate
 
     def usage(self) -> dict[str, object]:
         """Tokens as the stages counted them; where they do not count, characters in and 20 per second out."""
         incoming = self._counted("input_tokens", len(self._spoken.text))
-        outgoing = self._counted("output_tokens", round(self.seconds() * TOKENS_PER_SECOND))
+        outgoing = self._counted("output_tokens", round(self._encoding.seconds() * TOKENS_PER_SECOND))
         return {
             "input_tokens": incoming,
             "output_tokens": outgoing,
@@ -89,47 +78,11 @@ class SpeechAudio:
         }
 
     def _counted(self, name: str, estimate: int) -> int:
-        counts = [report[name] for report in self.reports.values() if name in report]
-        return max(0, sum(counts)) if counts else estimate
+        counted = reported(self.reports, name)
+        return estimate if counted is None else counted
 
     async def _encode(self, payload: Payload) -> bytes:
         if not isinstance(payload, Pcm):
             raise StageFailed(f"expected audio from the pipeline, got {type(payload).__name__}")
-        if self._encoder is None:
-            await self._open(payload.rate)
-        if payload.rate != self._source_rate:
-            raise StageFailed(f"the pipeline changed its rate from {self._source_rate} to {payload.rate} Hz")
-        assert self._encoder is not None
-        samples = int16_of(payload.samples)
-        self.samples += samples.size
-        self._track.audio(samples.size, payload.rate)
-        if self._cheap():
-            return self._encoder.feed(samples)
-        # A copy: the payload belongs to the caller only until the next event, and a thread may outlive a cancel.
-        return await self._core.threaded(self._encoder.feed, samples.copy())
-
-    async def _flush(self) -> bytes:
-        if self._encoder is None:
-            await self._open(self._fallback_rate)
-        assert self._encoder is not None
-        return self._encoder.flush() if self._cheap() else await self._core.threaded(self._encoder.flush)
-
-    async def _open(self, rate: int) -> None:
-        self._source_rate = rate
-        wanted = self._wanted_rate()
-        if self._cheap():
-            self._encoder = encoder_for(self._format, rate, wanted)
-        else:
-            self._encoder = await self._core.threaded(encoder_for, self._format, rate, wanted)
-
-    def _wanted_rate(self) -> int | None:
-        if self._spoken.sample_rate is None and self.asked_format == "pcm":
-            return self._core.config.pcm_rate or None
-        return self._spoken.sample_rate
-
-    def _cheap(self) -> bool:
-        return is_cheap(self._format, self._source_rate, self._wanted_rate())
-
-
-def _error(event: Failed) -> Exception:
-    return error_from(event.failure)
+        self._track.audio(payload.samples.size, payload.rate)
+        return await self._encoding.feed(payload)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from omnirt.gateway.chat_usage import Reports, reported
+from omnirt.gateway.event_stream import event_bytes
 from omnirt.gateway.subtitles import srt, vtt
 from omnirt.gateway.transcription_request import TranscriptionRequest
 from omnirt.gateway.transcription_text import Assembly
 from omnirt.wire.payload import Transcript
 
-Reports = Mapping[str, Mapping[str, Any]]
 SEEK_PER_SECOND = 100
 """Recognisers of Whisper's kind count positions in hundredths of a second."""
 DIGITS = 3
@@ -45,12 +45,12 @@ def body_of(done: Transcription) -> tuple[bytes, str]:
 
 
 def delta_event(piece: str) -> bytes:
-    return _event({"type": "transcript.text.delta", "delta": piece})
+    return event_bytes({"type": "transcript.text.delta", "delta": piece})
 
 
 def segment_event(index: int, segment: Transcript) -> bytes:
     """`speaker` is part of the event; nobody here tells speakers apart."""
-    return _event(
+    return event_bytes(
         {
             "type": "transcript.text.segment",
             "id": f"seg_{index}",
@@ -66,16 +66,16 @@ def done_event(done: Transcription) -> bytes:
     fields: dict[str, Any] = {"type": "transcript.text.done", "text": done.heard.text(), "usage": usage_of(done)}
     if done.asked.format == "verbose_json":
         fields = {**_verbose(done), **fields}
-    return _event(fields)
+    return event_bytes(fields)
 
 
 def error_event(payload: object) -> bytes:
-    return _event({"type": "error", "error": payload})
+    return event_bytes({"type": "error", "error": payload})
 
 
 def usage_of(done: Transcription) -> dict[str, Any]:
     """Tokens where a stage counted them, else the recording's length."""
-    incoming, outgoing = _sum(done.reports, "input_tokens"), _sum(done.reports, "output_tokens")
+    incoming, outgoing = reported(done.reports, "input_tokens"), reported(done.reports, "output_tokens")
     if incoming is None or outgoing is None:
         return _duration(done)
     return {
@@ -89,13 +89,6 @@ def usage_of(done: Transcription) -> dict[str, Any]:
 
 def _duration(done: Transcription) -> dict[str, Any]:
     return {"type": "duration", "seconds": _rounded(done.length_s)}
-
-
-def _sum(reports: Reports, name: str) -> int | None:
-    """None where no stage counts it."""
-    counts: Iterable[Any] = (report[name] for report in reports.values() if name in report)
-    whole = [count for count in counts if isinstance(count, int) and count >= 0]
-    return sum(whole) if whole else None
 
 
 def _verbose(done: Transcription) -> dict[str, Any]:
@@ -133,7 +126,3 @@ def _segment(index: int, segment: Transcript) -> dict[str, Any]:
 
 def _rounded(seconds: float) -> float:
     return round(seconds, DIGITS)
-
-
-def _event(value: object) -> bytes:
-    return b"data: " + msgspec.json.encode(value) + b"\n\n"

@@ -18,8 +18,8 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 
 from omnirt.gateway.body import as_object
-from omnirt.gateway.chat_fields import Fields, flat, text, unsupported
 from omnirt.gateway.errors import invalid
+from omnirt.gateway.fields import Fields, flat, text, unsupported
 
 Format = Literal["json", "text", "srt", "verbose_json", "vtt"]
 Task = Literal["transcribe", "translate"]

@@ -7,7 +7,6 @@ refused before the file is read.
 
 from __future__ import annotations
 
-import asyncio
 import io
 import tempfile
 from collections.abc import AsyncGenerator, Callable
@@ -17,20 +16,19 @@ from typing import Any, BinaryIO, cast
 from aiohttp import BodyPartReader, web
 from msgspec import Struct
 
-from omnirt.gateway.audio_in import decode_base64
-from omnirt.gateway.body import SILENCE_S, read_json
+from omnirt.gateway.audio_in import check_whole, decode_base64
+from omnirt.gateway.body import check_json, read_json
 from omnirt.gateway.core import Core
-from omnirt.gateway.errors import ApiError, Refusal, invalid, too_large
+from omnirt.gateway.errors import invalid, too_large
+from omnirt.gateway.form import FORM, parts_of, piece_of, text_of
 from omnirt.gateway.holding import Holding, Share
-from omnirt.gateway.recording import ACCEPTED, cut_off
+from omnirt.gateway.recording import ACCEPTED
 from omnirt.gateway.transcription_request import FIELDS, form_fields, recording_in
 
 SPOOL_BYTES = 1 << 20
-PIECE_BYTES = 256 << 10
 TEXT_BYTES_MAX = 64 << 10
 PARTS_MAX = 256
 IGNORED_BYTES_MAX = 16 << 20
-FORM = "multipart/form-data"
 
 Check = Callable[[object], None]
 """Given the fields so far: raises what refuses the request whatever the recording is."""
@@ -63,10 +61,7 @@ class Uploads:
                 yield await self._read_json(request, share, check)
 
     async def _read_json(self, request: web.Request, share: Share, check: Check) -> Received:
-        kind = request.content_type
-        if "Content-Type" in request.headers and kind != "application/json" and not kind.endswith("+json"):
-            text = f"Content-Type is {kind[:100]}; send {FORM} or application/json."
-            raise ApiError(Refusal(415, "unsupported_media_type", text))
+        check_json(request, f"{FORM} or application/json")
         bytes_max = self._core.config.recording_json_bytes_max
         length = request.content_length
         share.take(bytes_max if length is None else min(length, bytes_max))  # more than that is refused unread
@@ -74,9 +69,7 @@ class Uploads:
         check(body)
         param = "input_audio.data"
         data = await self._core.threaded(decode_base64, recording_in(body), param)
-        missing = cut_off(data)
-        if missing:
-            raise invalid(f"The recording in {param} is cut off: {missing} bytes are missing.", param)
+        check_whole(data, param)
         return Received(body, io.BytesIO(data), param)
 
     async def _read_form(self, request: web.Request, file: BinaryIO, share: Share, check: Check) -> dict[str, Any]:
@@ -84,13 +77,7 @@ class Uploads:
         if (request.content_length or 0) > bytes_max + PARTS_MAX * TEXT_BYTES_MAX:
             raise too_large(bytes_max)
         form = _Form(self._core, file, share, check)
-        try:
-            await form.read(request)
-        except TimeoutError:
-            text = f"The body stopped: nothing came for {SILENCE_S:g} s."
-            raise ApiError(Refusal(408, "request_timeout", text, close=True)) from None
-        except ValueError as error:
-            raise invalid(f"The form is malformed: {error}.", None) from error
+        await form.read(request)
         return form.checked()
 
 
@@ -108,22 +95,14 @@ class _Form:
         self._ignored = 0
 
     async def read(self, request: web.Request) -> None:
-        reader = await request.multipart()
-        for _ in range(PARTS_MAX):
-            async with asyncio.timeout(SILENCE_S):
-                part = await reader.next()
-            if part is None:
-                return
-            if not isinstance(part, BodyPartReader):
-                raise invalid("Nested forms are not supported.", None)
+        async for part in parts_of(request, PARTS_MAX):
             if part.name == "file" and self._size < 0:
                 self._check(form_fields(self._texts))
                 await self._take_file(part)
             elif part.name and part.name.removesuffix("[]") in FIELDS:
-                self._texts.setdefault(part.name, []).append(await _text_of(part))
+                self._texts.setdefault(part.name, []).append(await text_of(part, TEXT_BYTES_MAX))
             else:
                 await self._skip(part)
-        raise invalid(f"The form has more than {PARTS_MAX} parts.", None)
 
     def checked(self) -> dict[str, Any]:
         """The fields, once all is there."""
@@ -139,7 +118,7 @@ class _Form:
     async def _take_file(self, part: BodyPartReader) -> None:
         bytes_max = self._core.config.recording_bytes_max
         self._size = 0
-        while piece := await _piece_of(part, PIECE_BYTES):
+        while piece := await piece_of(part):
             self._size += len(piece)
             if self._size > bytes_max:
                 raise too_large(bytes_max)
@@ -147,26 +126,9 @@ class _Form:
             await self._core.threaded(self._file.write, piece)
 
     async def _skip(self, part: BodyPartReader) -> None:
-        while piece := await _piece_of(part, PIECE_BYTES):
+        while piece := await piece_of(part):
             self._ignored += len(piece)
             if self._ignored > IGNORED_BYTES_MAX:
                 raise invalid(
                     f"Over {IGNORED_BYTES_MAX} bytes of the form are in fields that are not known here.", None
                 )
-
-
-async def _piece_of(part: BodyPartReader, size: int) -> bytes:
-    async with asyncio.timeout(SILENCE_S):
-        return await part.read_chunk(size)
-
-
-async def _text_of(part: BodyPartReader) -> str:
-    data = bytearray()
-    while piece := await _piece_of(part, 8 << 10):
-        data += piece
-        if len(data) > TEXT_BYTES_MAX:
-            raise invalid(f"{part.name} is over {TEXT_BYTES_MAX} bytes.", part.name)
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise invalid(f"{part.name} is not UTF-8.", part.name) from error

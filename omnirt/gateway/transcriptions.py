@@ -13,14 +13,13 @@ from aiohttp import web
 from omnirt.errors import StageFailed, error_from
 from omnirt.gateway.abilities import hears
 from omnirt.gateway.audio_in import decoded
-from omnirt.gateway.chat_stream import EventStream
+from omnirt.gateway.chat_sampling import honoured
+from omnirt.gateway.chat_usage import Reports
 from omnirt.gateway.core import Core
-from omnirt.gateway.errors import payload_of, refusal_of, unsupported_endpoint
-from omnirt.gateway.facts import gather
-from omnirt.gateway.holding import Holding, Share
+from omnirt.gateway.errors import unsupported_endpoint
+from omnirt.gateway.event_stream import EventStream
 from omnirt.gateway.identity import CALLER, REQUEST_ID
 from omnirt.gateway.transcription_answer import (
-    Reports,
     Transcription,
     body_of,
     delta_event,
@@ -30,7 +29,7 @@ from omnirt.gateway.transcription_answer import (
 )
 from omnirt.gateway.transcription_request import Task, TranscriptionRequest, TranscriptionRules, parse_transcription
 from omnirt.gateway.transcription_text import Assembly
-from omnirt.gateway.transcription_upload import Received, Uploads
+from omnirt.gateway.transcription_upload import Uploads
 from omnirt.pipeline.router import needed_stages
 from omnirt.session.service import Done, Live, Output, Submit
 from omnirt.track import Track
@@ -41,7 +40,6 @@ class Transcriptions:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._uploads = Uploads(core)
-        self._memory = Holding(core.config.recordings_s_max, "decoded audio")
 
     async def create(self, request: web.Request) -> web.StreamResponse:
         return await self._serve(request, "transcribe")
@@ -57,10 +55,10 @@ class Transcriptions:
     async def _serve(self, request: web.Request, task: Task) -> web.StreamResponse:
         core = self._core
         track = core.metrics.track("transcription", request[REQUEST_ID])
-        with self._memory.share() as share:
+        with core.recordings.share() as share:
             async with self._uploads.receive(request, self._check) as received:
                 asked = parse_transcription(received.fields, self._rules(), task)
-                pieces = await self._decoded(received, share)
+                pieces = await decoded(core, received.file, received.param, keep=share.take)
             length_s = _seconds(pieces)
             with track:
                 submit = self._submit(request, asked, pieces)
@@ -75,21 +73,11 @@ class Transcriptions:
         return response
 
     def _check(self, fields: object) -> None:
-        core = self._core
-        core.check_model(fields)
-        if not hears(core.service.plan):
-            raise unsupported_endpoint(f"The model {core.service.plan.name} does not transcribe recordings.")
-        core.check_loaded()
+        self._core.check(fields, hears(self._core.service.plan), "does not transcribe recordings")
 
     def _rules(self) -> TranscriptionRules:
         service = self._core.service
-        facts = service.facts()
-        stages = needed_stages(service.plan, ("audio",), ("transcript",))
-        hearing = gather(service.plan, {name: facts[name] for name in stages if name in facts})
-        return TranscriptionRules(hearing.honoured)
-
-    async def _decoded(self, received: Received, share: Share) -> list[Pcm]:
-        return await decoded(self._core, received.file, received.param, keep=share.take)
+        return TranscriptionRules(honoured(service, needed_stages(service.plan, ("audio",), ("transcript",))))
 
     def _submit(self, request: web.Request, asked: TranscriptionRequest, pieces: list[Pcm]) -> Submit:
         return Submit(
@@ -114,22 +102,12 @@ class Transcriptions:
     async def _stream(
         self, request: web.Request, asked: TranscriptionRequest, hearing: Hearing, length_s: float
     ) -> web.StreamResponse:
-        with EventStream(request, self._core.config) as events:
-            try:
-                while (piece := await hearing.next()) is not None:
-                    if piece:
-                        segments = hearing.assembly.segments
-                        await events.write(delta_event(piece) + segment_event(len(segments) - 1, segments[-1]))
-                await events.write(done_event(hearing.transcription(asked, length_s)))
-            except ConnectionError:
-                raise
-            except Exception as error:
-                if events.response is not None:
-                    payload = payload_of(refusal_of(error), request[REQUEST_ID])
-                    await events.write(error_event(payload))
-                raise
-            assert events.response is not None
-            return events.response
+        async with EventStream(request, self._core.config, error_event) as events:
+            while (piece := await hearing.next()) is not None:
+                if piece:
+                    segments = hearing.assembly.segments
+                    await events.write(delta_event(piece) + segment_event(len(segments) - 1, segments[-1]))
+            return await events.end(done_event(hearing.transcription(asked, length_s)))
 
 
 class Hearing:

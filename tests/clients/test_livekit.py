@@ -23,6 +23,7 @@ TEXT = "Hello, this is a test."
 STREAMED_AS_AUDIO = ("tts-1", "tts-1-hd")
 """For all other models it asks for events."""
 DECODABLE = {"audio/mpeg", "audio/aac", "audio/flac", "audio/wav", "audio/ogg", "audio/opus", "audio/pcm"}
+RECORDING = wav(1.5, 48_000)
 SPEAK = {"voice": "heart", "input": TEXT, "speed": 1.0}
 
 
@@ -149,12 +150,12 @@ def test_its_prewarming_request_is_answered(scripted):
     with_client(server, prewarm)
 
 
-def recognise(server, model, **options):
+def recognise(server, model, data=RECORDING, **options):
     form = "verbose_json" if model == "whisper-1" else "json"
 
     async def ask(client):
         return await client.audio.transcriptions.create(
-            file=("file.wav", wav(1.5, 48_000), "audio/wav"),
+            file=("file.wav", data, "audio/wav"),
             model=model,
             response_format=form,
             timeout=openai.Timeout(30, connect=10.0),
@@ -190,3 +191,14 @@ def test_transcription_in_verbose_json_tells_the_language(scripted):
     answer = recognise(server, "whisper-1")
     assert isinstance(answer, TranscriptionVerbose)
     assert (answer.text, answer.language) == ("Hello there.", "en")
+
+
+# ------------------------------------------------------------------ real weights
+
+
+@pytest.mark.parametrize("model", ["voice", "tts-1"])
+def test_what_the_voice_says_is_what_the_recogniser_hears(voice_server, model):
+    _, audio, usage = with_client(voice_server, lambda client: spoken(client, model, "wav"))
+    assert bool(usage.get("output_tokens")) == (model == "voice"), "where it asked for events"
+    for recogniser in ("voice", "whisper-1"):
+        assert recognise(voice_server, recogniser, audio, language="en").text == TEXT

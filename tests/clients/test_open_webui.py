@@ -188,3 +188,19 @@ def test_a_refusal_is_read_from_the_envelope(locked, form):
     status, body = transcribe(locked(), b"no recording", "a.webm", form)
     assert status == 400
     assert "accepted: wav, mp3" in body["error"].get("message", "")
+
+
+# ------------------------------------------------------------------ real weights
+
+
+def test_lists_of_the_real_pipeline(voice_server):
+    assert "whisper-1" in {model["id"] for model in listed(voice_server, "/audio/models")["models"]}
+    assert "heart" in {voice["id"] for voice in listed(voice_server, "/audio/voices")["voices"]}
+
+
+@pytest.mark.parametrize("form", ["multipart", "json"])
+@pytest.mark.parametrize(("filename", "payload"), [("a.mp3", {}), ("a.oga", {"response_format": "opus"})])
+def test_what_the_voice_says_is_what_the_recogniser_hears(voice_server, form, filename, payload):
+    _, audio = speak(voice_server, **payload)
+    status, body = transcribe(voice_server, audio, filename, form)
+    assert (status, body["text"]) == (200, "Hello, this is a test.")

@@ -31,8 +31,8 @@ from omnirt.testing.scripted_service import (
     tone,
 )
 
-CHAT_SERVERS = ("scripted_chat",)
-ASKED = "Tell me in a few words what the weather is like."
+CHAT_SERVERS = ("scripted_chat", "voice")
+ASKED = "What is the capital of France?"
 MESSAGES = [{"role": "user", "content": ASKED}]
 SPOKEN = {"modalities": ["text", "audio"]}
 JSON = {"Content-Type": "application/json"}

@@ -5,12 +5,10 @@ format, streams, and what is no recording.
 HEARING_SERVERS and give a fixture `<name>_server`.
 """
 
-import asyncio
 import io
 import os
 import re
 import threading
-from pathlib import Path
 
 import numpy as np
 import openai
@@ -19,16 +17,13 @@ from openai.types.audio import Transcription, TranscriptionVerbose
 
 from omnirt.gateway.config import GatewayConfig
 from omnirt.gateway.media import wav_header
-from omnirt.loader import resolve
-from omnirt.pipeline.deploy import load_plan
 from omnirt.testing.live_gateway import LiveGateway
 from omnirt.testing.recordings import encoded, recorded, wav
 from omnirt.testing.scripted_chat import chat_plan, chatting
 from omnirt.testing.scripted_service import Fail, Hold, Report, SayTranscript, ScriptedService, Wait
 from omnirt.wire.payload import Transcript, Word
 
-HEARING_SERVERS = ("scripted_hearing", "ears")
-HERE = Path(__file__).parent
+HEARING_SERVERS = ("scripted_hearing", "voice")
 SPOKEN = "The weather is nice today. Shall we go for a walk?"
 FILE = ("question.wav", wav(1.5))
 FIRST = Transcript(
@@ -71,25 +66,10 @@ def scripted_hearing_server():
 
 
 @pytest.fixture(scope="module")
-def ears_server():
-    """The real runtime with the recogniser."""
-    plan = load_plan(str(HERE / "ears.toml"), [], [])
-
-    def start():
-        head = resolve("omnirt.actors.head:Head")(plan, asyncio.get_running_loop())
-        head.start()
-        return head
-
-    with LiveGateway(start, close=lambda head: head.close()) as gateway:
-        gateway.until(lambda: gateway.service.state().state == "ready")
-        yield gateway
-
-
-@pytest.fixture(scope="module")
-def samples(speech_server):
+def samples(voice_server):
     """Speech, 24 kHz."""
     fields = {"input": SPOKEN, "response_format": "pcm", "stream": False}
-    return np.frombuffer(speech_server.ask("POST", "/v1/audio/speech", fields).body, np.int16)
+    return np.frombuffer(voice_server.ask("POST", "/v1/audio/speech", fields).body, np.int16)
 
 
 @pytest.fixture(scope="module")
@@ -191,9 +171,8 @@ def test_a_film_is_heard_too(hear, samples):
     assert words_of(hear(file=("a.mp4", data)).text) == words_of(hear().text)
 
 
-def test_what_was_said_is_heard(hear, server):
-    if server.ask("GET", "/v1/models").json()["data"][0]["id"] == "voice":
-        pytest.skip("scripted")
+@pytest.mark.parametrize("server", ["voice"], indirect=True)
+def test_what_was_said_is_heard(hear):
     assert words_of(hear().text) == words_of(SPOKEN)
     assert words_of(hear(response_format="text")) == words_of(SPOKEN)
 

@@ -14,7 +14,8 @@ import pytest
 
 from omnirt.testing.live_gateway import LiveGateway
 from omnirt.testing.scripted_chat import chatting
-from omnirt.testing.scripted_service import Fail, Report, Say, SayText, ScriptedService
+from omnirt.testing.scripted_service import Fail, Report, Say, SayText, SayTranscript, ScriptedService
+from omnirt.wire.payload import Transcript
 
 HERE = Path(__file__).parent
 CONVERSATIONS = sorted(path.name for path in HERE.glob("*.txt"))
@@ -38,14 +39,19 @@ def script(submit):
 
 
 def talk(submit):
-    """Two words, each spoken in two samples where that was asked for; then a failure if the message asks for one."""
+    """Two words, each spoken in two samples where that was asked for; then a failure if the message asks for one. Of
+    a recording, what was said in it."""
+    if submit.outputs == ("transcript",):
+        yield SayTranscript(Transcript(" Hello there.", start_s=0.0, end_s=0.001, language="en", last=True))
+        return
     yield SayText("Hello")
     if "audio" in submit.outputs:
         yield Say(np.array([0x4141, 0x4242], np.int16))
     yield SayText(" you")
     if "audio" in submit.outputs:
         yield Say(np.array([0x4343, 0x4444], np.int16))
-    if "fail" in str(submit.inputs[0][1].messages()):
+    modality, asked = submit.inputs[0]
+    if modality == "chat" and "fail" in str(asked.messages()):
         yield Fail("stage_failed", "scripted failure", "voice")
     yield Report("thinker", {"prompt_tokens": 5, "cached_tokens": 1, "completion_tokens": 2, "finish_reason": "stop"})
 

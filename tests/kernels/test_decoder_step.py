@@ -1,6 +1,9 @@
 """Right for each family and each way of keeping weights; a row's numbers are its own."""
 
-import dataclasses
+import gc
+import threading
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -49,8 +52,8 @@ def worth(weights, kind):
     return same | ({"lm_head": same["embed"]} if weights["lm_head"] is weights["embed"] else {})
 
 
-def rotation_of(shape):
-    angle = np.arange(CONTEXT)[:, None] / 10000 ** (np.arange(shape.head_dim // 2) / (shape.head_dim // 2))
+def rotation_of(shape, context=CONTEXT):
+    angle = np.arange(context)[:, None] / 10000 ** (np.arange(shape.head_dim // 2) / (shape.head_dim // 2))
     angle = np.concatenate([angle, angle], axis=1)
     return np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
 
@@ -172,7 +175,9 @@ def four_bits(shape, seed=0):
             blocks = (len(w), w.shape[1] // 32)
             scale = rng.uniform(0.01, 0.03, blocks).astype(np.float16)
             if name in ("embed", "lm_head"):
-                weights[name] = Blocks(rng.integers(-127, 128, w.shape).astype(np.int8), (scale / 10).astype(np.float16))
+                weights[name] = Blocks(
+                    rng.integers(-127, 128, w.shape).astype(np.int8), (scale / 10).astype(np.float16)
+                )
             else:
                 weights[name] = Blocks(rng.integers(0, 16, w.shape).astype(np.uint8), scale, -scale * np.float16(7.5))
     return weights
@@ -212,11 +217,43 @@ def test_a_cache_of_another_length_may_follow(llama):
     prompt = prompts(LLAMA, 1)[0]
     expected = llama.prefill(prompt, 0)
     longer = World(LLAMA, random_weights(LLAMA))
-    longer.decoder = llama.decoder
+    longer.decoder, longer.rotation = llama.decoder, rotation_of(LLAMA, 4 * CONTEXT)
     size = (2, LLAMA.layers, LLAMA.kv_heads, 4 * CONTEXT, LLAMA.head_dim)
     longer.cache = np.zeros(size, np.float32), np.zeros(size, np.float32)
     np.testing.assert_array_equal(longer.prefill(prompt, 1), expected)
 
 
-def test_a_shape_is_plain_data():
-    assert dataclasses.replace(LLAMA, layers=3).layers == 3
+def test_what_points_outside_is_refused(llama):
+    for row in ([LLAMA.vocab, 0, 0], [-1, 0, 0], [0, CONTEXT, 0], [0, 0, SLOTS]):
+        with pytest.raises(AssertionError):
+            llama.step(*([value] for value in row))
+
+
+def test_helpers_end_with_their_decoder():
+    world = World(LLAMA, random_weights(LLAMA), threads=3)
+    world.prefill([1, 2, 3], 0)
+    mine = [thread for thread in threading.enumerate() if thread.name.startswith("decoder")][-2:]
+    del world
+    gc.collect()
+    for thread in mine:
+        thread.join(timeout=60)
+        assert not thread.is_alive()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts wake-ups where Linux shows them")
+def test_between_steps_no_helper_wakes_up(llama):
+    llama.prefill([1, 2, 3], 0)
+
+    def switches():
+        tasks = {thread.native_id for thread in threading.enumerate() if thread.name.startswith("decoder")}
+        texts = [Path(f"/proc/self/task/{task}/status").read_text() for task in tasks]
+        return [line for text in texts for line in text.splitlines() if "ctxt_switches" in line]
+
+    deadline = time.monotonic() + 60
+    before = None
+    while before != (before := switches()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(0.3)
+    assert before
+    assert switches() == before

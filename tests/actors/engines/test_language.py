@@ -1,6 +1,7 @@
 import random
+import subprocess
+import sys
 
-import numpy as np
 import pytest
 
 from omnirt.actors.engines.language import LanguageEngine, Sampling
@@ -130,6 +131,12 @@ def test_the_oldest_prompt_gets_half_of_each_step_whoever_comes_later(load):
 def test_answers_do_not_depend_on_how_prompts_are_cut(load):
     prompt, wish = ids(4, 150), Sampling(temperature=0.8, seed=1, max_tokens=20, logprobs=0)
     answers = [answer(load(prefill_tokens=budget), prompt, wish) for budget in (1, 17, 64, 300)]
+    assert answers[1:] == answers[:-1]
+
+
+def test_answers_do_not_depend_on_the_number_of_threads(checkpoint):
+    prompt, wish = ids(4, 150), Sampling(temperature=0.8, seed=1, max_tokens=20, logprobs=0)
+    answers = [answer(LanguageEngine.load(checkpoint, threads=threads), prompt, wish) for threads in (1, 2, 3)]
     assert answers[1:] == answers[:-1]
 
 
@@ -289,10 +296,13 @@ def test_a_step_that_raises_has_moved_nothing(load, monkeypatch, after):
     assert [s.tokens[s.prompt_tokens :] for s in sequences] == expected
 
 
-def test_idle_rows_take_no_memory_after_a_long_sequence(load):
-    engine = load()
-    rows = engine._rows
-    rows.keys[2:4] = 1.0
-    rows.give_back(2, 5000)
-    assert not np.any(rows.keys[2])
-    assert np.all(rows.keys[3] == 1.0)
+def test_a_cpu_with_the_kernel_needs_no_torch(checkpoint):
+    code = f"""
+import sys
+from pathlib import Path
+from omnirt.actors.engines.language import LanguageEngine
+LanguageEngine.load(Path({str(checkpoint)!r}))
+print([name for name in ("torch", "transformers", "safetensors") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.strip() == "[]"

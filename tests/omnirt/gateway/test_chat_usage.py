@@ -2,7 +2,7 @@
 
 import pytest
 
-from omnirt.gateway.chat_usage import Counts, counts_of, usage_of
+from omnirt.gateway.chat_usage import Counts, counts_of, reported, usage_of
 
 THINKER = {"prompt_tokens": 12, "cached_tokens": 4, "completion_tokens": 7, "finish_reason": "length", "steps": 9}
 
@@ -40,3 +40,9 @@ def test_a_prompt_counts_once_however_many_answers_it_gets():
     usage = usage_of([[Counts(10, 0, 1), Counts(10, 8, 2)], [Counts(5, 1, 3), Counts(5, 5, 4)]])
     assert (usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]) == (15, 10, 25)
     assert usage["prompt_tokens_details"]["cached_tokens"] == 1
+
+
+def test_what_no_stage_counts_is_not_a_count_of_nothing():
+    assert reported({"a": {"x": 1}, "b": {"x": 2}, "c": {}}, "x") == 3
+    assert reported({"a": {"x": 0}}, "x") == 0
+    assert reported({"a": {"y": 1}}, "x") is reported({"a": {"x": -1}, "b": {"x": "many"}}, "x") is None

@@ -21,15 +21,22 @@ def core():
 
 @pytest.mark.parametrize("body", [{}, {"model": None}, {"model": "speech"}, {"model": "tts-1"}, [], "x", None])
 def test_no_model_or_a_known_one_is_fine(core, body):
-    core.check_model(body)
+    assert core.check(body, True, "") == ((body.get("model") if isinstance(body, dict) else None) or "speech")
 
 
 @pytest.mark.parametrize(("model", "status"), [("gpt", 404), ("", 404), (3, 400), ([], 400)])
 def test_other_models_are_refused(core, model, status):
     with pytest.raises(ApiError) as caught:
-        core.check_model({"model": model})
+        core.check({"model": model}, False, "")
     assert caught.value.refusal.status == status
     assert caught.value.refusal.param == "model"
+
+
+def test_what_a_pipeline_cannot_do_is_501_with_the_reason(core):
+    core.service.state_name = "loading"
+    with pytest.raises(ApiError, match=r"The model speech does not sing\.") as caught:
+        core.check({}, False, "does not sing")
+    assert caught.value.refusal.status == 501
 
 
 def test_loading_names_the_stages(core):
@@ -37,6 +44,8 @@ def test_loading_names_the_stages(core):
     core.service.state_name = "loading"
     with pytest.raises(NotReady, match="text, voice"):
         core.check_loaded()
+    with pytest.raises(NotReady):
+        core.check({}, True, "")
 
 
 def test_work_runs_on_other_threads_and_its_errors_come_back(core):

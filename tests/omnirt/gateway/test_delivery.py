@@ -85,13 +85,6 @@ def test_a_failure_on_an_event_stream_is_an_event_and_then_a_break(gateway):
     assert not received.endswith(b"\r\n0\r\n\r\n")
 
 
-def test_without_chunks_a_break_is_a_reset(gateway):
-    gateway.service.script = lambda _: [Say(tone(0.05)), Wait(0.1), Fail("stage_lost")]
-    with gateway.connect() as connection:
-        connection.sendall(request_bytes("HTTP/1.0"))
-        assert read_rest(connection)[1], "an orderly close would look like the end of the audio"
-
-
 @pytest.mark.parametrize("also", [b"", b"Connection: keep-alive\r\n"])
 def test_an_old_client_gets_the_audio_without_chunks_and_then_the_end(gateway, also):
     received = gateway.exchange(request_bytes("HTTP/1.0").replace(b"\r\n\r\n", b"\r\n" + also + b"\r\n", 1))

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from omnirt.gateway import transcription_upload
+from omnirt.gateway import body
 from omnirt.gateway.config import GatewayConfig
 from omnirt.testing.forms import BOUNDARY, form, part
 from omnirt.testing.recordings import wav
@@ -200,7 +200,7 @@ def test_an_unknown_model_is_refused_before_the_file_is_read(hearing):
 
 
 def test_a_body_that_stops_is_408(make, monkeypatch):
-    monkeypatch.setattr(transcription_upload, "SILENCE_S", 0.2)
+    monkeypatch.setattr(body, "SILENCE_S", 0.2)
     gateway = make()
     head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n"
     head += f"Content-Type: {form()[1]['Content-Type']}\r\n\r\n"

@@ -14,6 +14,7 @@ from omnirt.gateway.errors import ApiError, invalid
 Fields = Mapping[str, Any]
 
 INT64_MAX = (1 << 63) - 1
+SPEED_MIN, SPEED_MAX = 0.25, 4.0
 UNSUPPORTED = "unsupported_parameter"
 
 
@@ -88,6 +89,41 @@ def record(fields: Fields, name: str, within: str = "") -> Fields | None:
     found = as_object(value)
     if found is None:
         raise invalid(f"{within}{name} must be an object.", within + name)
+    return found
+
+
+def name_of(value: object, param: str) -> str | None:
+    """A voice or the like, as a string or as `{"id": string}`."""
+    entry = as_object(value)
+    if entry is not None:
+        value = entry.get("id", "")
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.strip():
+        raise invalid(f'{param} must be a string or {{"id": string}}, and not empty.', param)
+    return value
+
+
+def seed_of(fields: Fields) -> int | None:
+    return whole(fields, "seed", -INT64_MAX - 1, INT64_MAX)
+
+
+def speed_of(fields: Fields, honoured: Collection[str]) -> float:
+    """Of speech. Another than 1 must be one that a stage acts on."""
+    value = number(fields, "speed", SPEED_MIN, SPEED_MAX)
+    if value is None or value == 1.0:
+        return 1.0
+    if "speed" not in honoured:
+        raise unsupported("speed", "This model speaks at speed 1.0 only.")
+    return value
+
+
+def plain(fields: Fields, names: Collection[str]) -> dict[str, Any]:
+    """Those of `names` that are there, as they are, which must not be lists or objects."""
+    found = {name: fields[name] for name in sorted(names) if fields.get(name) is not None}
+    for name, value in found.items():
+        if isinstance(value, dict | list):
+            raise invalid(f"{name} must be a plain value.", name)
     return found
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from omnirt.gateway import chat_fields as read
+from omnirt.gateway import fields as read
 from omnirt.gateway.errors import ApiError
 
 
@@ -56,3 +56,27 @@ def test_a_nested_field_is_named_with_its_path():
 def test_what_is_not_supported_says_so():
     error = read.unsupported("tools").refusal
     assert (error.status, error.code, error.param) == (400, "unsupported_parameter", "tools")
+
+
+def test_a_seed_has_bounds():
+    assert read.seed_of({"seed": -(1 << 63)}) == -(1 << 63)
+    assert {refusal(read.seed_of, {"seed": seed}).param for seed in (1 << 63, 1.5)} == {"seed"}
+
+
+def test_another_speed_than_one_needs_a_stage_that_can():
+    assert read.speed_of({}, ()) == read.speed_of({"speed": 1}, ()) == 1.0
+    assert read.speed_of({"speed": 2}, ["speed"]) == 2.0
+    assert refusal(read.speed_of, {"speed": 2}, ()).code == "unsupported_parameter"
+    assert {refusal(read.speed_of, {"speed": speed}, ["speed"]).param for speed in (0.2, 4.1, "fast")} == {"speed"}
+
+
+def test_a_name_is_a_string_or_an_object_with_an_id():
+    assert read.name_of(None, "voice") is None
+    assert read.name_of("heart", "voice") == read.name_of({"id": "heart"}, "voice") == "heart"
+    assert {refusal(read.name_of, value, "voice").param for value in ("", " ", 3, {}, {"id": 3}, ["a"])} == {"voice"}
+
+
+def test_further_fields_are_plain_values():
+    fields = {"a": 1, "b": "x", "c": None, "d": True}
+    assert read.plain(fields, ["a", "b", "c", "e"]) == {"a": 1, "b": "x"}
+    assert {refusal(read.plain, {"a": value}, ["a"]).param for value in ([], {})} == {"a"}

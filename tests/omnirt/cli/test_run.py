@@ -1,0 +1,78 @@
+"""What `omnirt run` makes of its arguments, and what it says when the server is ready. Serving itself: tests/kill."""
+
+import argparse
+import json
+import shlex
+
+import pytest
+
+from omnirt.cli import run
+from omnirt.errors import ConfigError
+from omnirt.gateway.config import GatewayConfig
+from omnirt.pipeline.deploy import load_plan
+
+URL = "http://127.0.0.1:8091"
+
+
+def config(*arguments):
+    parser = argparse.ArgumentParser()
+    run.add_arguments(parser)
+    return run.config_from(parser.parse_args(["voice", *arguments]))
+
+
+def test_without_options_everything_is_as_it_is_by_default():
+    assert config() == GatewayConfig()
+
+
+def test_every_option_arrives(tmp_path):
+    given = config(
+        *("--keys", "k", "--voices", "v", "--cors", "https://a.example", "--cors", "https://b.example"),
+        *("--public-discovery", "--trace", "t", "--media", str(tmp_path / "."), "--private-media"),
+        *("--recording-seconds", "7200", "--uploads", str(tmp_path)),
+    )
+    assert given == GatewayConfig(
+        keys_file="k",
+        voices_dir="v",
+        cors_origins=("https://a.example", "https://b.example"),
+        public_discovery=True,
+        trace_dir="t",
+        media_roots=(str(tmp_path),),
+        allow_private_media=True,
+        recording_s_max=7200.0,
+        uploads_dir=str(tmp_path),
+    )
+
+
+def test_one_recording_of_the_allowed_length_always_fits():
+    assert config("--recording-seconds", "100000").recordings_s_max == 100_000
+
+
+@pytest.mark.parametrize("option", ["--media", "--uploads"])
+def test_a_directory_that_is_none_is_named(tmp_path, option):
+    with pytest.raises(ConfigError, match="nowhere is not a directory"):
+        config(option, str(tmp_path / "nowhere"))
+
+
+@pytest.mark.parametrize("length", ["0", "-1", "nan", "inf", "long"])
+def test_a_length_is_a_number_of_seconds(capsys, length):
+    with pytest.raises(SystemExit):
+        config(f"--recording-seconds={length}")
+    assert f"{length} is not a number of seconds" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "tried"),
+    [
+        ("voice", ["chat/completions", "chat", "audio/speech", "say", "audio/transcriptions"]),
+        ("speech", ["audio/speech", "say"]),
+        ("echo", []),
+    ],
+)
+def test_what_to_try_is_what_the_pipeline_can_do(pipeline, tried):
+    lines = [shlex.split(line) for line in run.what_to_try(load_plan(pipeline), URL)]
+    named = [line[1] if line[0] == "omnirt" else line[2].partition("/v1/")[2] for line in lines]
+    assert named == tried
+    for line in lines:
+        assert line[line.index("--url") + 1] == URL if line[0] == "omnirt" else line[2].startswith(URL)
+        if "-d" in line:
+            assert json.loads(line[line.index("-d") + 1])
