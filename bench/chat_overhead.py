@@ -31,7 +31,7 @@ import uvloop
 from serve_ask import Ask
 from serve_client import Client
 from serve_figures import percentile
-from serve_process import server
+from serve_process import Server, server
 from serve_read import Record
 from serve_round import Question, Round, round_of
 
@@ -56,21 +56,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         pipeline = Path(folder) / "thinker.toml"
         pipeline.write_text(text_only(tomllib.loads(Path(args.pipeline).read_text())))
-        with server(str(pipeline)) as url, bare(pipeline) as ask_bare:
-            rounds = measured(args, url, ask_bare)
+        with server(str(pipeline)) as started, bare(pipeline) as ask_bare:
+            rounds = measured(args, started, ask_bare)
     report(args, rounds)
     if args.json:
         Path(args.json).write_text(json.dumps({"settings": vars(args), "rounds": rounds}, indent=1) + "\n")
 
 
-def measured(args: argparse.Namespace, url: str, ask_bare: Any) -> list[dict[str, dict[str, Any]]]:
+def measured(args: argparse.Namespace, started: Server, ask_bare: Any) -> list[dict[str, dict[str, Any]]]:
     """Of each round both sides' figures; who goes first changes."""
     rounds: list[dict[str, dict[str, Any]]] = []
     for number in range(args.rounds + 1):
         count = args.requests if number else args.askers  # the first warms up
         wanted = round_of(args.seed + number, count, args.askers, args.tokens, args.think_ms)
         sides = {
-            "server": lambda wanted=wanted: uvloop.run(served(url, wanted)),
+            "server": lambda wanted=wanted: uvloop.run(served(started, wanted)),
             "bare": lambda wanted=wanted: ask_bare(wanted),
         }
         order = list(sides) if number % 2 else list(reversed(sides))
@@ -83,10 +83,11 @@ def measured(args: argparse.Namespace, url: str, ask_bare: Any) -> list[dict[str
     return rounds
 
 
-async def served(url: str, wanted: Round) -> dict[str, Any]:
-    client = Client(url)
+async def served(started: Server, wanted: Round) -> dict[str, Any]:
+    client = Client(started.url)
     records: list[Record] = []
     questions = iter(wanted.questions)
+    used = _used_s(started)
     began_ns = time.monotonic_ns()
 
     async def asker() -> None:
@@ -106,7 +107,12 @@ async def served(url: str, wanted: Round) -> dict[str, Any]:
         "tokens": sum(record.completion_tokens or 0 for record in records),
         "prompt_tokens": sum(record.prompt_tokens or 0 for record in records),
         "seconds": seconds,
+        "used_s": {name: after - used[name] for name, after in _used_s(started).items()},
     }
+
+
+def _used_s(started: Server) -> dict[str, float]:
+    return {**started.used_s(), "client": time.process_time()}
 
 
 def ask_of(wanted: Round, question: Question) -> Ask:
@@ -155,6 +161,7 @@ def figures_of(side: dict[str, Any]) -> dict[str, Any]:
         "tokens_per_s": side["tokens"] / side["seconds"],
         "tokens": side["tokens"],
         "prompt_tokens": side["prompt_tokens"],
+        "used_ms": {name: 1e3 * used / side["tokens"] for name, used in side["used_s"].items()},
     }
 
 
@@ -170,6 +177,14 @@ def report(args: argparse.Namespace, rounds: list[dict[str, dict[str, Any]]]) ->
     rows = (("TTFT p50 ms", "ttft_ms"), ("TTFT p90 ms", "ttft_p90_ms"), ("tokens/s", "tokens_per_s"))
     for title, name in rows:
         print(f"{title:20}{median('server', name):10.1f}{median('bare', name):10.1f}{ratio(name):8.3f}")
+    for title, side, name in (
+        ("head", "server", "head"),
+        ("client", "server", "client"),
+        ("node", "server", "nodes"),
+        ("bare", "bare", "engine"),
+    ):
+        used = statistics.median(figures[side]["used_ms"][name] for figures in rounds)
+        print(f"processor time a token, {title:8}{used:8.3f} ms")
     is_met = ratio("ttft_ms") <= 1 + GOAL and ratio("tokens_per_s") >= 1 - GOAL
     print(f"goal: TTFT p50 and tokens/s within {100 * GOAL:.0f} %  {'met' if is_met else 'MISS'}")
 

@@ -54,7 +54,7 @@ class Bare:
         prompts = [self.prompt(question.text) for question in wanted.questions]
         waiting = [(0, number) for number in range(min(wanted.askers, len(prompts)))]
         following = iter(range(len(waiting), len(prompts)))
-        began_ns = time.monotonic_ns()
+        began_ns, used = time.monotonic_ns(), time.process_time()
         waiting = [(began_ns + wanted.questions[number].think_ns, number) for _, number in waiting]
         heapq.heapify(waiting)
         live: dict[int, Under] = {}
@@ -75,8 +75,13 @@ class Bare:
                     if number is not None:
                         heapq.heappush(waiting, (at_ns + wanted.questions[number].think_ns, number))
         seconds = (time.monotonic_ns() - began_ns) / 1e9
-        prompt_tokens = sum(map(len, prompts))
-        return {"ttft_ns": firsts, "tokens": tokens, "prompt_tokens": prompt_tokens, "seconds": seconds}
+        return {
+            "ttft_ns": firsts,
+            "tokens": tokens,
+            "prompt_tokens": sum(map(len, prompts)),
+            "seconds": seconds,
+            "used_s": {"engine": time.process_time() - used},
+        }
 
     def _join(
         self, wanted: Round, prompts: list[list[int]], waiting: list[tuple[int, int]], live: dict[int, Under]

@@ -42,8 +42,8 @@ def main() -> None:
     if args.url:
         turns = uvloop.run(measured(args, args.url, recordings))
     else:
-        with server(args.pipeline) as url:
-            turns = uvloop.run(measured(args, url, recordings))
+        with server(args.pipeline) as started:
+            turns = uvloop.run(measured(args, started.url, recordings))
     report(turns, recordings)
     if args.json:
         Path(args.json).write_text(json.dumps({"settings": vars(args), "turns": turns}, indent=1) + "\n")

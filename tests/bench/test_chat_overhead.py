@@ -48,6 +48,8 @@ def test_a_question_asks_for_exactly_its_length():
 
 def test_figures_are_of_a_whole_round():
     side = {"ttft_ns": [3_000_000, 1_000_000, 2_000_000], "tokens": 30, "prompt_tokens": 9, "seconds": 2.0}
+    side["used_s"] = {"head": 0.003}
     figures = figures_of(side)
     assert (figures["ttft_ms"], figures["tokens_per_s"], figures["prompt_tokens"]) == (2.0, 15.0, 9)
+    assert figures["used_ms"] == {"head": pytest.approx(0.1)}
     assert figures["ttft_p90_ms"] == pytest.approx(2.8)

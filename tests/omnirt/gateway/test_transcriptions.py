@@ -1,5 +1,6 @@
 """The surface of transcription: what is submitted, how it is answered, and how it ends."""
 
+import base64
 import json
 
 import pytest
@@ -204,6 +205,10 @@ def test_all_recordings_together_are_bounded_and_room_comes_back(make):
         gateway.until(lambda: gateway.service.state().running == 1)
         refused = send(gateway, wav(20.0))
         assert (refused.status, refused.error()["code"]) == (429, "queue_full")
+        spoken = {"data": base64.b64encode(wav(20.0)).decode(), "format": "wav"}
+        message = {"role": "user", "content": [{"type": "input_audio", "input_audio": spoken}]}
+        refused = gateway.ask("POST", "/v1/chat/completions", {"messages": [message]})
+        assert (refused.status, refused.error()["code"]) == (429, "queue_full"), "one bound for all surfaces"
     gateway.until(lambda: gateway.service.state().running == 0)
     gateway.call(gateway.service.release)
     assert send(gateway, wav(20.0)).status == 200
