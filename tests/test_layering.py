@@ -18,6 +18,11 @@ HEAVY = {
     "transformers": "actors/",
     "onnxruntime": "actors/",
     "hibari": "actors/",
+    "faster_whisper": "actors/models/whisper/model.py",
+    "gguf": "actors/models/gguf",
+    "jinja2": "actors/text/chat_template.py",
+    "tokenizers": "actors/",
+    "huggingface_hub": "actors/models/hub.py",
     "av": "omnirt/gateway/media.py",
 }
 """Imported when they are needed, never when a module is read."""

@@ -42,6 +42,11 @@ def makes(plan: Plan, given: str, wanted: str) -> bool:
         return False
 
 
+def between(plan: Plan, given: str, wanted: str) -> tuple[str, ...]:
+    """The stages that make `wanted` from `given`; none when no way leads there."""
+    return needed_stages(plan, (given,), (wanted,)) if makes(plan, given, wanted) else ()
+
+
 def endpoints(plan: Plan) -> list[str]:
     """The surfaces of `plan`, by path."""
     surfaces = {

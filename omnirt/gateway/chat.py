@@ -19,7 +19,7 @@ from omnirt.gateway.chat_chunks import AnswerId, ChatChunks, Frame
 from omnirt.gateway.chat_complete import Whole, chat_choice, chat_completion, read_whole
 from omnirt.gateway.chat_messages import Conversation, MessageRules, Recording
 from omnirt.gateway.chat_request import ChatRequest, ChatRules, parse_chat
-from omnirt.gateway.chat_sampling import honoured, nth_seed
+from omnirt.gateway.chat_sampling import nth_seed
 from omnirt.gateway.chat_stream import Choice, all_of, send_stream
 from omnirt.gateway.chat_usage import usage_of
 from omnirt.gateway.core import Core
@@ -89,7 +89,7 @@ class Chat:
             chars_max=config.chat_chars_max,
             transcript_of=self._ids.transcript,
         )
-        return ChatRules(messages, honoured(self._core.service, abilities.stages), abilities.speaks)
+        return ChatRules(messages, self._core.facts(abilities.stages).honoured, abilities.speaks)
 
     async def _submits(self, request: web.Request, asked: ChatRequest, share: Share) -> list[Submit]:
         params = dict(asked.params)

@@ -7,13 +7,11 @@ asks for nothing (a penalty of 0); what only tunes the choice (`temperature`, `t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any, cast
 
 from omnirt.gateway.errors import invalid
-from omnirt.gateway.facts import gather
 from omnirt.gateway.fields import INT64_MAX, Fields, flag, number, unsupported, whole
-from omnirt.session.service import Service
 
 TOKENS_MAX = 1 << 20
 STOPS_MAX = 16
@@ -90,12 +88,6 @@ def wants_usage(fields: Fields) -> bool:
     if not isinstance(options, dict):
         raise invalid("stream_options must be an object.", "stream_options")
     return bool(flag(cast("Fields", options), "include_usage", "stream_options."))
-
-
-def honoured(service: Service, stages: Iterable[str]) -> frozenset[str]:
-    """Names of the parameters that `stages` act on."""
-    facts = service.facts()
-    return gather(service.plan, {name: facts[name] for name in stages if name in facts}).honoured
 
 
 def _counts(name: str, value: object, known: Collection[str]) -> bool:

@@ -18,7 +18,6 @@ from omnirt.gateway.chat_complete import read_whole
 from omnirt.gateway.chat_sampling import (
     CHOICES_MAX,
     choices_of,
-    honoured,
     nth_seed,
     sampling,
     wants_usage,
@@ -160,7 +159,7 @@ class Completions:
         track = core.metrics.track("completion", request[REQUEST_ID])
         body = await read_json(request, core.config.json_bytes_max)
         model = core.check(body, bool(self._modality), "does not support this endpoint")
-        rules = CompletionRules(core.config.chat_chars_max, honoured(core.service, self._stages))
+        rules = CompletionRules(core.config.chat_chars_max, core.facts(self._stages).honoured)
         asked = parse_completion(body, rules)
         answer = AnswerId(f"cmpl-{secrets.token_hex(12)}", unix_s(), model)
         with track:

@@ -7,7 +7,7 @@ of threads; a request has at most one piece of work there, so the queue is bound
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
@@ -44,8 +44,11 @@ class Core:
         """Seconds, of all requests."""
         self._threads = ThreadPoolExecutor(config.encode_threads, thread_name_prefix="gateway")
 
-    def facts(self) -> PipelineFacts:
-        return gather(self.service.plan, self.service.facts())
+    def facts(self, stages: Iterable[str] | None = None) -> PipelineFacts:
+        """Of all stages, or of those that a surface uses: what others act on does not count there."""
+        said = self.service.facts()
+        chosen = said if stages is None else {name: said[name] for name in stages if name in said}
+        return gather(self.service.plan, chosen)
 
     def model_names(self) -> tuple[str, ...]:
         return (self.service.plan.name, *self.service.plan.aliases)

@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from omnirt.gateway.abilities import speaks
+from omnirt.gateway.abilities import between
 from omnirt.gateway.body import read_json
 from omnirt.gateway.core import Core
 from omnirt.gateway.delivery import SENDERS
@@ -22,13 +22,14 @@ from omnirt.wire.payload import Text
 class Speech:
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._stages = between(core.service.plan, "text", "audio")
 
     async def create(self, request: web.Request) -> web.StreamResponse:
         core = self._core
         track = core.metrics.track("speech", request[REQUEST_ID])
         body = await read_json(request, core.config.json_bytes_max)
-        core.check(body, speaks(core.service.plan), "does not make speech from text")
-        facts = core.facts()
+        core.check(body, bool(self._stages), "does not make speech from text")
+        facts = core.facts(self._stages)
         spoken = parse_speech(body, self._rules(facts))
         submit = self._submit(request, spoken, facts)
         # wav as a whole is collected as samples, so that its header can be exact.

@@ -11,9 +11,8 @@ from __future__ import annotations
 from aiohttp import web
 
 from omnirt.errors import StageFailed, error_from
-from omnirt.gateway.abilities import hears
+from omnirt.gateway.abilities import between
 from omnirt.gateway.audio_in import decoded
-from omnirt.gateway.chat_sampling import honoured
 from omnirt.gateway.chat_usage import Reports
 from omnirt.gateway.core import Core
 from omnirt.gateway.errors import unsupported_endpoint
@@ -30,7 +29,6 @@ from omnirt.gateway.transcription_answer import (
 from omnirt.gateway.transcription_request import Task, TranscriptionRequest, TranscriptionRules, parse_transcription
 from omnirt.gateway.transcription_text import Assembly
 from omnirt.gateway.transcription_upload import Uploads
-from omnirt.pipeline.router import needed_stages
 from omnirt.session.service import Done, Live, Output, Submit
 from omnirt.track import Track
 from omnirt.wire.payload import Pcm, Transcript
@@ -40,6 +38,7 @@ class Transcriptions:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._uploads = Uploads(core)
+        self._stages = between(core.service.plan, "audio", "transcript")
 
     async def create(self, request: web.Request) -> web.StreamResponse:
         return await self._serve(request, "transcribe")
@@ -47,7 +46,7 @@ class Transcriptions:
     async def translate(self, request: web.Request) -> web.StreamResponse:
         """Into English: only where a stage says that it can."""
         plan, facts = self._core.service.plan, self._core.service.facts()
-        if hears(plan) and not any(own.get("translation") is True for own in facts.values()):
+        if self._stages and not any(own.get("translation") is True for own in facts.values()):
             self._core.check_loaded()
             raise unsupported_endpoint(f"The model {plan.name} does not translate recordings.")
         return await self._serve(request, "translate")
@@ -73,11 +72,10 @@ class Transcriptions:
         return response
 
     def _check(self, fields: object) -> None:
-        self._core.check(fields, hears(self._core.service.plan), "does not transcribe recordings")
+        self._core.check(fields, bool(self._stages), "does not transcribe recordings")
 
     def _rules(self) -> TranscriptionRules:
-        service = self._core.service
-        return TranscriptionRules(honoured(service, needed_stages(service.plan, ("audio",), ("transcript",))))
+        return TranscriptionRules(self._core.facts(self._stages).honoured)
 
     def _submit(self, request: web.Request, asked: TranscriptionRequest, pieces: list[Pcm]) -> Submit:
         return Submit(

@@ -5,14 +5,12 @@ import pytest
 from omnirt.gateway.chat_sampling import (
     CHANGES_THE_ANSWER,
     choices_of,
-    honoured,
     nth_seed,
     sampling,
     wants_usage,
 )
 from omnirt.gateway.errors import ApiError
-from omnirt.testing.scripted_chat import HONOURED, chatting
-from omnirt.testing.scripted_service import ScriptedService
+from omnirt.testing.scripted_chat import HONOURED
 
 
 def refusal(work, *args):
@@ -147,10 +145,3 @@ def test_usage_is_wanted_when_that_is_said():
     assert wants_usage({"stream_options": {"include_usage": True}})
     assert refusal(wants_usage, {"stream_options": {"include_usage": 1}}).param == "stream_options.include_usage"
     assert refusal(wants_usage, {"stream_options": True}).param == "stream_options"
-
-
-def test_only_the_stages_that_take_part_have_a_say():
-    service = ScriptedService(**chatting())
-    assert honoured(service, ("thinker",)) == set(HONOURED)
-    assert honoured(service, ("thinker", "voice")) == {*HONOURED, "speed"}
-    assert honoured(service, ("nobody",)) == frozenset()

@@ -9,6 +9,7 @@ from omnirt.errors import NotReady
 from omnirt.gateway.config import GatewayConfig
 from omnirt.gateway.core import Core
 from omnirt.gateway.errors import ApiError
+from omnirt.testing.scripted_chat import HONOURED, chatting
 from omnirt.testing.scripted_service import ScriptedService
 
 
@@ -56,3 +57,12 @@ def test_work_runs_on_other_threads_and_its_errors_come_back(core):
             await core.threaded(lambda: 1 / 0)
 
     asyncio.run(run())
+
+
+def test_only_the_stages_that_take_part_have_a_say():
+    core = Core(ScriptedService(**chatting()), GatewayConfig())
+    assert core.facts(["thinker"]).honoured == set(HONOURED)
+    assert core.facts(["thinker", "voice"]).honoured == {*HONOURED, "speed"}
+    assert core.facts(["nobody"]).honoured == frozenset()
+    assert core.facts().honoured >= {*HONOURED, "speed"}
+    core.close()
