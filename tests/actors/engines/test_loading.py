@@ -1,0 +1,20 @@
+import sys
+
+import pytest
+
+from omnirt.actors.engines.language import LanguageEngine
+from omnirt.actors.models.decoder import native
+from omnirt.errors import ConfigError
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_without_torch_what_needs_it_says_how_to_get_it(checkpoint, monkeypatch, device):
+    monkeypatch.setattr(native, "shape_of", lambda config: None)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ConfigError, match=r"needs torch, which is not installed: pip install 'omnirt\[torch\]'"):
+        LanguageEngine.load(checkpoint, device=device)
+
+
+def test_a_mistyped_kind_of_weights_is_refused_with_the_nearest(checkpoint):
+    with pytest.raises(ConfigError, match="bfloat16"):
+        LanguageEngine.load(checkpoint, dtype="bfloat61")
