@@ -50,6 +50,8 @@ class Head:
         self.plan = plan
         self.finished: asyncio.Future[int] = loop.create_future()
         """The exit status, once the head has nothing left to do."""
+        self.reason = ""
+        """Why the head gave up, in one line, if it did."""
         self._loop = loop
         self._woken = False
         self._draining = False
@@ -166,7 +168,7 @@ class Head:
         fields = {"request": submit.public_id, "attempts": attempts}
         fields["seconds"] = f"{(self.clock.now_ns() - started_ns) / NS:.3f}"
         if isinstance(outcome, Done):
-            log.info("done", extra=fields)
+            log.debug("done", extra=fields)  # the gateway's line says it too
         else:
             failure = outcome.failure
             text = f"{failure.code}: {failure.message}"
@@ -189,7 +191,10 @@ class Head:
         self._orchestrator.tell(message)
 
     def lost(self, reason: str) -> None:
-        log.critical("giving up: %s", reason)
+        what, _, why = reason.partition(": ")
+        log.critical("giving up: %s", what)  # the reason has been logged where it came up
+        is_by_stage = why.partition(": ")[0] in {stage.name for stage in self.plan.stages}
+        self.reason = " ".join((why if is_by_stage else reason).split())
         self._orchestrator.tell(GiveUp(reason))
         self.clock.call_at(self.clock.now_ns() + int(FAREWELL_S * NS), lambda: self._finish(1))
 

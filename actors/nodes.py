@@ -134,6 +134,7 @@ class Nodes:
         self._armed_ns: int | None = None
         self.processes: dict[tuple[str, int], Process] = {}
         self.links: dict[str, RingLink] = {}
+        self._chatter = logging.INFO
 
     # ------------------------------------------------------------ what the owner asks
 
@@ -279,7 +280,7 @@ class Nodes:
             link.close()
 
     def _do_kill(self, effect: sup.Kill) -> None:
-        log.error("killed: %s", effect.why, extra={"node": effect.node, "rank": effect.rank})
+        log.debug("killed: %s", effect.why, extra={"node": effect.node, "rank": effect.rank})  # a NodeDown says it too
         self.children.kill(effect.node, effect.rank, effect.incarnation)
 
     def _do_drain(self, effect: sup.SendDrain) -> None:
@@ -293,17 +294,16 @@ class Nodes:
             self._tell(process, Ask(PING, "ping"))
 
     def _do_up(self, effect: sup.NodeUp) -> None:
-        log.info("ready", extra={"node": effect.node})
+        log.log(self._chatter, "ready", extra={"node": effect.node})
         self._owner.node_up(effect.node, self.processes[effect.node, 0].peer, effect.facts)
 
     def _do_down(self, effect: sup.NodeDown) -> None:
         """The node's requests are told first; its links go, so that nothing it left behind is read any more."""
-        log.log(
-            logging.INFO if effect.cause == "drained" else logging.ERROR,
-            "down: %s",
-            effect.text,
-            extra={"node": effect.node},
-        )
+        what, fields = "did not start" if effect.cause in _NOT_STARTED else "down", {"node": effect.node}
+        if effect.cause == "drained":
+            log.info("down: %s", effect.text, extra=fields)
+        else:
+            log.error("%s: %s", what, effect.text, extra=fields)
         in_step = tuple(self._board.in_step(self._lines[effect.node, 0]))
         self._owner.node_down(effect.node, effect.text, in_step)
         process = self.processes.get((effect.node, 0))
@@ -317,6 +317,7 @@ class Nodes:
                     self._tell(partner, Detach(effect.node))
 
     def _do_escalate(self, effect: sup.Escalate) -> None:
+        self._chatter = logging.DEBUG  # how the others come on is of no interest any more
         self._owner.lost(effect.reason)
 
     def _do_drained(self, effect: sup.Drained) -> None:
@@ -344,7 +345,7 @@ class Nodes:
         elif isinstance(message, Hello):
             self._supervise(self.supervisor.hello(now_ns, node, rank, life))
         elif isinstance(message, Loading):
-            log.info(message.text, extra={"node": node, "stage": message.stage})
+            log.log(self._chatter, "%s", message.text, extra={"node": node, "stage": message.stage})
             self._supervise(self.supervisor.loading(now_ns, node, life, f"{message.stage}: {message.text}"))
         elif isinstance(message, Ready):
             self._supervise(self.supervisor.ready(now_ns, node, rank, life, message.facts))
@@ -393,6 +394,7 @@ class Nodes:
             self.children.kill(link.peer, 0, process.incarnation)
 
 
+_NOT_STARTED = ("load_failed", "load_limit", "spawn")
 _EFFECTS: dict[type, Any] = {
     sup.Spawn: Nodes._do_spawn,
     sup.Kill: Nodes._do_kill,

@@ -21,6 +21,7 @@ import os
 import threading
 import weakref
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -227,6 +228,19 @@ def _at(array: np.ndarray) -> int:
 
 
 # Compiled code. numba is imported here, 1.5 s; the first time on a machine it compiles, then it loads what it kept.
+
+
+def is_compiled() -> bool:
+    """Whether an earlier start has left the code for this one; it is kept under the digest of its sources."""
+    from numba.core.caching import FunctionCache
+
+    from omnirt.kernels import decoder_native, native_memory
+
+    try:
+        folder = Path(FunctionCache(decoder_native.run).cache_path)
+    except RuntimeError:  # nothing can be kept here
+        return False
+    return any(folder.glob(f"decoder_native.run_{native_memory._digest()}-*.nbi"))
 
 
 @functools.cache

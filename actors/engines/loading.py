@@ -69,13 +69,14 @@ def load_decoder(folder: Path, settings: Settings, report: Callable[[str], None]
         cache_blocks=settings.cache_blocks,
         free_bytes=free_bytes() if on_cpu else _device_free_bytes(settings),
     )
-    report(f"loading {folder.name} as {dtype}: {plan}")
+    report(f"loading {folder.name} as {dtype}: up to {plan}")
     zeros = lazy_zeros if on_cpu else _device_zeros(settings)
     of_slot = (config.layers, config.kv_heads, whole_blocks(plan.context), config.head_dim)
     rows = Rows(zeros((settings.rows_max, *of_slot)), zeros((settings.rows_max, *of_slot)))
     prompts = PromptCache(zeros((settings.cache_blocks, 2, config.layers, config.kv_heads, BLOCK, config.head_dim)))
     if shape is not None:
         pass_rows = settings.prefill_tokens + settings.rows_max
+        report("packing weights" if native.is_compiled() else f"packing weights, {native.COMPILING}")
         packed = native.packed(shape, weights, cast("native.Kept", dtype), pass_rows, settings.threads)
         decoder: Decoder = native.NativeDecoder(packed, config, (rows.keys, rows.values))
     else:

@@ -21,6 +21,10 @@ class Unavailable(Exception):
     """This source cannot be had here and now; another one may."""
 
 
+class Unreachable(Unavailable):
+    """The hub gives no answer at all."""
+
+
 def from_hub(repository: str, report: Callable[[str], None]) -> tuple[Path, str]:
     """The folder, and how it was had. Raises Unavailable."""
     try:
@@ -78,9 +82,10 @@ def _revision(hub: Any, repository: str) -> str:
     try:
         answer = answers.get(timeout=PROBE_S)
     except queue.Empty:
-        raise Unavailable(f"the hub did not answer within {PROBE_S:g} s") from None
+        raise Unreachable(f"the hub did not answer within {PROBE_S:g} s") from None
     if not isinstance(answer, str):
-        raise Unavailable(f"the hub cannot be asked: {_said(answer)}")
+        kind = Unreachable if getattr(answer, "response", None) is None else Unavailable
+        raise kind(f"the hub cannot be asked: {_said(answer)}")
     return answer
 
 

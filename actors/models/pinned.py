@@ -72,7 +72,8 @@ def pinned(requirement: str) -> Pinned:
         if entry.requirement == requirement:
             return entry
     known = ", ".join(entry.requirement for entry in PINNED)
-    raise ConfigError(f"no weights are known in the package {requirement!r} (pinned by hash: {known})")
+    text = f"no weights are known in the package {requirement!r} (pinned by hash: {known})"
+    raise ConfigError(f"{text}; name one of those, or a local folder")
 
 
 def verify(entry: Pinned, folder: Path) -> None:

@@ -15,18 +15,19 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata, util
 from pathlib import Path
 
 from omnirt.actors.models import cache, gguf
-from omnirt.actors.models.hub import Unavailable, from_hub
+from omnirt.actors.models.hub import Unavailable, Unreachable, from_hub
 from omnirt.actors.models.pinned import Pinned, pinned, verify
 from omnirt.errors import ConfigError
 
 Report = Callable[[str], None]
 PACKAGE = "package:"
 DOWNLOAD_S = 900
+_ELSEWHERE = "let options.weights of the stage name a local folder or file, or a package, or connect to the hub"
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -38,16 +39,24 @@ def resolve(sources: str | Sequence[str], report: Report, root: Path | None = No
     names = [sources] if isinstance(sources, str) else list(sources)
     if not names:
         raise ConfigError("no weights: name a folder, a repository of the hub or a package")
-    passed: list[str] = []
+    passed: dict[str, Unavailable] = {}
     for name in names:
         try:
             folder, how = _from(name, report, root)
         except Unavailable as why:
-            passed.append(f"{name}: {why}")
+            passed[name] = why
             continue
-        report("; ".join([f"weights from {name} ({how})", *(f"not {reason}" for reason in passed)]))
+        report("; ".join([f"weights from {name} ({how})", *_passed_over(passed)]))
         return folder
-    raise ConfigError("no weights found: " + "; ".join(passed))
+    reasons = "; ".join(f"{name}: {why}" for name, why in passed.items())
+    raise ConfigError(f"no weights found: {reasons}; {_ELSEWHERE}")
+
+
+def _passed_over(passed: dict[str, Unavailable]) -> Iterator[str]:
+    """Why not what stood before. That the hub is not there is one reason for all its repositories."""
+    yield from (f"not {name}: {why}" for name, why in passed.items() if not isinstance(why, Unreachable))
+    if any(isinstance(why, Unreachable) for why in passed.values()):
+        yield "the hub was not reachable"
 
 
 def _from(name: str, report: Report, root: Path | None) -> tuple[Path, str]:
@@ -65,7 +74,8 @@ def _from_path(path: Path, report: Report, root: Path | None) -> Path:
     if path.is_dir() and not (path / "config.json").is_file():
         files = sorted(path.glob("*.gguf"))
         if len(files) != 1:
-            raise ConfigError(f"{path} holds neither config.json nor exactly one GGUF file")
+            text = f"{path} holds neither config.json nor exactly one GGUF file"
+            raise ConfigError(f"{text}; put a checkpoint there, or name another place")
         path = files[0]
     return path if path.is_dir() else gguf.converted(path, report, root=root)
 

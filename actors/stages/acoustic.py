@@ -16,6 +16,7 @@ from omnirt.actors.models.hibari.decoder import RATE
 from omnirt.actors.models.hibari.frames import FRAMES_PER_S, AcousticFrames, Spectra, silence
 from omnirt.actors.models.hibari.network import NATIVE_SPEED_MAX, NATIVE_SPEED_MIN, Network, reader
 from omnirt.actors.text.clauses import Clause, ClauseSplitter, Pause
+from omnirt.actors.text.markup import MarkupReader
 from omnirt.actors.text.normal import normalise
 from omnirt.errors import InvalidRequest
 from omnirt.runtime.stage import Chunk, Context, Emission, EngineStage, Request
@@ -45,6 +46,7 @@ class Utterance:
     def __init__(self, request: Request) -> None:
         self.speed = _speed(request)
         self.is_written = _is_written(request)
+        self.markup = MarkupReader()
         self.splitter = ClauseSplitter()
         self.clauses: deque[Clause] = deque()
         self.breaths: deque[Breath] = deque()
@@ -58,7 +60,16 @@ class Utterance:
         """Given so far."""
         _check_voice(request)
 
-    def add(self, clauses: list[Clause]) -> None:
+    def feed(self, text: str) -> None:
+        self._add(self.splitter.feed(self.markup.feed(text) if self.is_written else text))
+
+    def close(self) -> None:
+        if self.is_written:
+            self._add(self.splitter.feed(self.markup.close()))
+        self._add(self.splitter.close())
+        self.closed = True
+
+    def _add(self, clauses: list[Clause]) -> None:
         self.clauses += clauses
         self.letters |= any(_has_letters(clause.text) for clause in clauses)
 
@@ -96,13 +107,10 @@ class Acoustic(EngineStage):
         }
 
     def admit(self, ctx: Context, chunk: Chunk) -> None:
-        utterance = self._of(chunk.request)
-        utterance.add(utterance.splitter.feed(chunk.payload.text))
+        self._of(chunk.request).feed(chunk.payload.text)
 
     def close(self, ctx: Context, request: Request) -> None:
-        utterance = self._of(request)
-        utterance.add(utterance.splitter.close())
-        utterance.closed = True
+        self._of(request).close()
 
     def step(self, ctx: Context, rows: list[Request]) -> list[Emission]:
         for request in rows:

@@ -19,10 +19,10 @@ from omnirt.actors.stages.thinker_params import HONOURED, Defaults, wishes
 from omnirt.actors.text.answer import Answer
 from omnirt.actors.text.chat_template import ChatTemplate
 from omnirt.actors.text.conversation import Conversation
-from omnirt.actors.text.tokenizer import Tokenizer
-from omnirt.errors import InvalidRequest
+from omnirt.actors.text.tokenizer import Tokenizer, TooLongError
+from omnirt.errors import ConfigError, InvalidRequest
 from omnirt.runtime.stage import Chunk, Context, Emission, EngineStage, Request
-from omnirt.wire.payload import Chat, Text, Transcript
+from omnirt.wire.payload import Chat, Prompt, Text, Transcript
 
 if TYPE_CHECKING:  # it compiles: whoever only reads the class should not wait for that
     from omnirt.actors.engines.language import LanguageEngine, Produced, Sequence
@@ -48,8 +48,16 @@ class ThinkerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     top_p: float | None = None
     top_k: int | None = None
     repetition_penalty: float | None = None
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
     max_tokens: int = 0
     """Of an answer whose request sets no limit; 0 for what the context has left."""
+
+    def check(self) -> None:
+        """Raises ConfigError."""
+        for name, least in (("context", 0), ("rows", 1), ("prefill_tokens", 1), ("cache_blocks", 0), ("max_tokens", 0)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
 
 class _Row:
@@ -62,9 +70,14 @@ class _Row:
         self.sequence: Sequence | None = None
         self.answer: Answer
 
+    @property
+    def goes_on(self) -> bool:
+        """With a prompt; else it answers a conversation."""
+        return bool(self.prompt) and self.conversation.is_empty
+
 
 class Thinker(EngineStage):
-    accepts = {"chat": Chat, "transcript": Transcript, "prompt": Text}
+    accepts = {"chat": Chat, "transcript": Transcript, "prompt": Prompt}
     emits = {"text": Text}
     Options = ThinkerOptions
 
@@ -74,12 +87,13 @@ class Thinker(EngineStage):
     _defaults: Defaults
 
     def start(self, ctx: Context) -> None:
+        self.options.check()
         weights = self.options.weights
         folder = resolve(weights if isinstance(weights, str) else list(weights), ctx.report)
         ctx.report("tokenizer")
         self._tokenizer = Tokenizer.load(folder)
         self._template = ChatTemplate.load(folder)
-        tuned = ("temperature", "top_p", "top_k", "repetition_penalty")
+        tuned = ("temperature", "top_p", "top_k", "repetition_penalty", "frequency_penalty", "presence_penalty")
         self._defaults = Defaults.of(folder, {name: getattr(self.options, name) for name in tuned})
         self._engine = self._load_engine(folder, ctx)
 
@@ -116,19 +130,17 @@ class Thinker(EngineStage):
         elif isinstance(payload, Transcript):
             row.conversation.add_transcript(payload)
         else:
-            row.prompt.append(payload.text)
+            row.prompt.append(payload.text())
         if row.conversation.is_complete:
-            self._begin(row, self._conversation(row), "messages")
+            self._begin(row)
 
     def close(self, ctx: Context, request: Request) -> None:
         row = self._of(request)
         if row.sequence is not None:
             return
-        if row.prompt and row.conversation.is_empty:
-            self._begin(row, self._tokenizer.encode("".join(row.prompt)), "prompt")
-        else:
+        if not row.goes_on:
             row.conversation.end()
-            self._begin(row, self._conversation(row), "messages")
+        self._begin(row)
 
     def step(self, ctx: Context, rows: list[Request]) -> list[Emission]:
         """A token for each answer that has begun."""
@@ -154,14 +166,20 @@ class Thinker(EngineStage):
     def _conversation(self, row: _Row) -> list[int]:
         if self._template is None:
             raise InvalidRequest("this model has no chat template; give it a prompt instead", param="messages")
-        return self._template.encode(row.conversation.rendered(self.options.system), self._tokenizer)
+        messages = row.conversation.rendered(self.options.system)
+        return self._template.encode(messages, self._tokenizer, self._engine.context)
 
-    def _begin(self, row: _Row, ids: list[int], param: str) -> None:
-        room = self._engine.context - len(ids)
+    def _begin(self, row: _Row) -> None:
+        param, context = "prompt" if row.goes_on else "messages", self._engine.context
+        limit = f"this model's context holds {context}, the answer included"
+        try:
+            ids = self._tokenizer.encode("".join(row.prompt), context) if row.goes_on else self._conversation(row)
+        except TooLongError:
+            raise InvalidRequest(f"the prompt has more than {context} tokens; {limit}", param=param) from None
+        room = context - len(ids)
         if not ids:
             raise InvalidRequest("the prompt is empty", param=param)
         if room < 1:
-            limit = f"this model's context holds {self._engine.context}, the answer included"
             raise InvalidRequest(f"the prompt has {len(ids)} tokens; {limit}", param=param)
         sampling = row.wishes.within(room, self.options.max_tokens)
         row.answer = Answer(self._tokenizer, row.wishes.stops, sampling.min_tokens)

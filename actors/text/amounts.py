@@ -53,6 +53,7 @@ _MIXED = re.compile(r"(?<![\w./,])(\d+)\s+(\d{1,2})/(\d{1,3})(?![\w/])")
 _FRACTION = re.compile(r"(?<![\w./,])(\d{1,3})/(\d{1,4})(?![\w/])")
 _RATIO = re.compile(r"(?<![\w.:])(\d+):(\d+)(?![\w:])")
 _MATHS = re.compile(r"(?<=\d)\s*([-*+x\u00d7\u00f7])\s*(?=\d)")
+_OVER = re.compile(r"(?<=\d)\s+/\s+(?=\d)")
 _SIGN = re.compile(r"(?<![\w)])-(?=\.?\d)")
 _SIGN_OF_MONEY = re.compile(rf"(?<![\w)])-(?=(?:{_SYMBOLS})\s?\.?\d)")
 _ORDINAL = re.compile(r"(?<![\w.])(\d{1,3}(?:,\d{3})+|\d+)(st|nd|rd|th)\b", re.IGNORECASE)
@@ -175,6 +176,7 @@ _RULES = (
     (_GROUPS, lambda match: ", ".join(digits(part) for part in match[0].split("-"))),
     (_RANGE, _range),
     (_MATHS, lambda match: _MATHS_WORDS[match[1]]),
+    (_OVER, " over "),
     (_SIGN, "minus "),
     (_FEET, lambda match: f"{number(match[1])} foot {number(match[2])}"),
     (_DEGREES, _degrees),

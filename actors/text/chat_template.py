@@ -53,11 +53,13 @@ class ChatTemplate:
         except jinja2.TemplateError as error:
             raise InvalidRequest(f"this model takes no such conversation: {error}", param="messages") from error
 
-    def encode(self, messages: Sequence[Mapping[str, str]], tokenizer: Tokenizer) -> list[int]:
-        """Token ids of the prompt, with nothing special in it but what the template put there."""
+    def encode(self, messages: Sequence[Mapping[str, str]], tokenizer: Tokenizer, tokens_max: int = 0) -> list[int]:
+        """Token ids of the prompt, with nothing special in it but what the template put there. `tokens_max`: as for
+        the tokenizer."""
         values, guard = tokenizer.guard([value for message in messages for value in message.values()])
         rest = iter(values)
-        return tokenizer.encode_guarded(self.render([{name: next(rest) for name in each} for each in messages]), guard)
+        prompt = self.render([{name: next(rest) for name in each} for each in messages])
+        return tokenizer.encode_guarded(prompt, guard, tokens_max)
 
 
 def _refuse(message: str) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from omnirt.actors.text.markup import speak_links
+
 _CHARS = {
     **dict.fromkeys("\u2018\u2019\u201b\u2032\u02bc\uff07", "'"),
     **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb\uff02", '"'),
@@ -27,7 +29,8 @@ _CHARS = {
 }
 _TABLE = str.maketrans(_CHARS)
 _VULGAR = re.compile(r"(\d)?([\u00bc-\u00be\u2150-\u215e])")
-_LINK = re.compile(r"!?\[([^\]\n]+)\]\(([^()\s]*)\)")
+_LOWERED = re.compile(r"(?<=[A-Za-z])[\u2080-\u2089]+")
+"""Behind a letter, as in H\u2082O: part of the word."""
 _MARKUP = (
     (re.compile(r"(?m)^\s{0,3}#{1,6}\s+"), ""),
     (re.compile(r"(?m)^\s*[-*+\u2022]\s+"), ""),
@@ -46,9 +49,10 @@ def clean(text: str) -> str:
     """The text on one line, in plain characters."""
     text = unicodedata.normalize("NFC", text)
     text = _REPEATED.sub(r"\1", _DRAWN.sub(", ", text))
-    text = _LINK.sub(r"\1 (\2)", text)
+    text = speak_links(text)
     for pattern, kept in _MARKUP:
         text = pattern.sub(kept, text)
+    text = _LOWERED.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
     text = _VULGAR.sub(_vulgar, text).translate(_TABLE)
     text = "".join(_plain(char) for char in text)
     return " ".join(text.split())

@@ -13,7 +13,7 @@ from omnirt.actors.text.amounts import speak_amounts
 from omnirt.actors.text.clean import clean
 from omnirt.actors.text.moments import speak_moments
 from omnirt.actors.text.web import spell_addresses
-from omnirt.actors.text.words import expand_abbreviations, speak_symbols
+from omnirt.actors.text.words import expand_abbreviations, speak_symbols, spell_formulas
 
 _TIDY = (
     (re.compile(r"\.{2,}"), "\u2026"),
@@ -33,6 +33,7 @@ def normalise(text: str) -> str:
     text = clean(text)
     text = expand_abbreviations(text)
     text = spell_addresses(text)
+    text = spell_formulas(text)
     text = speak_moments(text)
     text = speak_amounts(text)
     text = speak_symbols(text)

@@ -3,14 +3,15 @@
 What always holds:
     text that a user wrote never becomes a special token, wherever a template puts it: `guard` breaks what looks like
     one, and `encode_guarded` takes the guards out again only after special tokens have been looked for;
-    without such text the ids are those of encoding the rendered prompt as a whole.
+    without such text the ids are those of encoding the rendered prompt as a whole;
+    what is far too long is refused for the price of its beginning.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,13 @@ from omnirt.errors import ConfigError, InvalidRequest
 _GUARDS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
 """Code points that Unicode keeps out of text."""
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_FIRST_LOOK = 8
+"""Characters for each token that a prompt may have: more than most prompts need."""
+_LOOK_GROWS = 4
+
+
+class TooLongError(Exception):
+    """A prompt has more tokens than it may."""
 
 
 class Tokenizer:
@@ -35,6 +43,8 @@ class Tokenizer:
         self._splits = re.compile("|".join(_with_space(token) for token in breakable) or r"(?!)")
         self._spelling = _spelling(library)
         self._bytes: dict[int, bytes] = {}
+        # A normaliser may drop characters; without one no token stands for more of them than it has bytes.
+        self._longest = 0 if library.normalizer else max(map(self._length_of, library.get_vocab()), default=0)
 
     @classmethod
     def load(cls, folder: Path) -> Tokenizer:
@@ -52,10 +62,13 @@ class Tokenizer:
         library.no_padding()
         return cls(library)
 
-    def encode(self, prompt: str) -> list[int]:
+    def encode(self, prompt: str, tokens_max: int = 0) -> list[int]:
         """A whole prompt as its author wrote it: special tokens in it are meant, and the model's beginning token is
-        put before it where its tokenizer says so."""
-        return self._library.encode(prompt).ids
+        put before it where its tokenizer says so.
+
+        `tokens_max`: TooLongError for a prompt of far more tokens, soon; one of few more may be encoded. 0: none.
+        """
+        return self._bounded(prompt, tokens_max, lambda text: self._library.encode(text).ids)
 
     def guard(self, texts: Sequence[str]) -> tuple[list[str], str]:
         """The texts with what looks like a special token broken by a guard, and that guard. Raises InvalidRequest."""
@@ -64,16 +77,18 @@ class Tokenizer:
             raise InvalidRequest("the messages hold every code point that is kept out of text", param="messages")
         return [self._broken(text, guard) for text in texts], guard
 
-    def encode_guarded(self, text: str, guard: str) -> list[int]:
-        """A rendered template. Special tokens are those that no guard breaks."""
+    def encode_guarded(self, text: str, guard: str, tokens_max: int = 0) -> list[int]:
+        """A rendered template. Special tokens are those that no guard breaks. `tokens_max`: as for `encode`."""
         ids: list[int] = []
         start = 0
         for found in self._splits.finditer(text):
-            ids += self._plain(text[start : found.start()].replace(guard, ""))
+            ids += self._plain(text[start : found.start()].replace(guard, ""), tokens_max)
+            if tokens_max and len(ids) > 2 * tokens_max:
+                raise TooLongError
             mark = found[0] if found[0] in self._ids else found[0].strip()
             ids.append(self._ids[mark])
             start = found.end()
-        return ids + self._plain(text[start:].replace(guard, ""))
+        return ids + self._plain(text[start:].replace(guard, ""), tokens_max)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Without special tokens."""
@@ -92,14 +107,31 @@ class Tokenizer:
         """Whether a space at the very beginning is one that the tokenizer put there itself."""
         return self._spelling.strips_first_space
 
-    def _plain(self, text: str) -> list[int]:
+    def _plain(self, text: str, tokens_max: int) -> list[int]:
         if not text:
             return []
         self._library.encode_special_tokens = True  # as text
         try:
-            return self._library.encode(text, add_special_tokens=False).ids
+            return self._bounded(
+                text, tokens_max, lambda part: self._library.encode(part, add_special_tokens=False).ids
+            )
         finally:
             self._library.encode_special_tokens = False
+
+    def _bounded(self, text: str, tokens_max: int, encode: Callable[[str], list[int]]) -> list[int]:
+        """Looks at more and more of a long text. Cut anywhere, its beginning may have a few tokens more than it has in
+        the whole, never twice as many."""
+        if tokens_max and self._longest and len(text) > tokens_max * self._longest:
+            raise TooLongError
+        look = tokens_max * _FIRST_LOOK
+        while 0 < look < len(text):
+            if len(encode(text[:look])) > 2 * tokens_max:
+                raise TooLongError
+            look *= _LOOK_GROWS
+        return encode(text)
+
+    def _length_of(self, token: str) -> int:
+        return len(self._spelling.bytes_of(token))
 
     def _broken(self, text: str, guard: str) -> str:
         while self._marks.search(text):  # again: breaking one may leave another that overlapped it
@@ -144,5 +176,7 @@ def _spelling(library: Any) -> _ByteLevel | _SentencePiece:
 
 
 def _with_space(token: Any) -> str:
-    """The space around a special token that belongs to it."""
-    return (r"\s*" if token.lstrip else "") + re.escape(token.content) + (r"\s*" if token.rstrip else "")
+    """The space around a special token that belongs to it. Space is looked at from where it begins only: from each of
+    its characters, much of it would take for ever."""
+    before = r"(?:(?<!\s)\s+)?" if token.lstrip else ""
+    return before + re.escape(token.content) + (r"\s*" if token.rstrip else "")

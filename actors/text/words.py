@@ -139,6 +139,8 @@ _BEFORE_NUMBER = re.compile(rf"(?<![\w.])({_any_of(BEFORE_NUMBERS)})\s?(?=[#(]?\
 _STREET = re.compile(r"(\d+ (?:[A-Z]\w*\.? )+)(St|Dr)\.")
 _SHARP = re.compile(r"\b([CF])#(?!\w)")
 _DOTTED = re.compile(r"\b((?:[A-Za-z]\.){2,})")
+_FORMULA = re.compile(r"(?<!\w)(?=(?:\d*[A-Z]){2})(?:[BCFHIKNOPSUVWY]{1,3}(?:[2-9]|1\d))+[BCFHIKNOPSUVWY]{0,3}(?!\w)")
+"""Elements of one letter, and how many: CO2, H2SO4."""
 _HASH = re.compile(r"#(?=\d)")
 _ABOUT = re.compile(r"~(?=\s?[\d$\u20ac\u00a3])")
 _NUMERAL = r"(?=[IVXLC])(X{0,3}(?:IX|IV|V?I{0,3})|X[LC]|L?X{1,3}(?:IX|IV|V?I{0,3}))"
@@ -166,6 +168,15 @@ def expand_abbreviations(text: str) -> str:
     text = _DOTTED.sub(_dotted, text)
     text = _ROMAN_COUNT.sub(lambda match: f"{match[1]} {cardinal(_roman(match[2]))}" if match[2] else match[0], text)
     return _ROMAN_ORDER.sub(lambda match: f"{match[1]} the {ordinal(_roman(match[2]))}" if match[2] else match[0], text)
+
+
+def spell_formulas(text: str) -> str:
+    """After addresses, which may hold anything: "H2O" -> "H two O"."""
+    return _FORMULA.sub(_formula, text)
+
+
+def _formula(match: re.Match[str]) -> str:
+    return " ".join(cardinal(int(part)) if part.isdecimal() else part for part in re.findall(r"\d+|[A-Z]", match[0]))
 
 
 def _abbreviation(match: re.Match[str]) -> str:

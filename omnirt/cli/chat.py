@@ -16,15 +16,18 @@ from pathlib import Path
 
 from omnirt.cli import server
 from omnirt.cli.chat_events import Answer
+from omnirt.cli.chat_heard import heard
 from omnirt.cli.chat_history import Conversation, Recording, format_of
 from omnirt.cli.chat_sound import Places, SoundError, WavFile, find_player
 from omnirt.cli.chat_turn import RATE, Voice, body_of, receive
 from omnirt.cli.server import ServerError
 
 HELP = """/say FILE [TEXT]  ask with a recording
-/save [FILE]      keep the conversation (.txt, .json) or the last answer's voice (.wav)
+/save [FILE]      keep the conversation (.txt, .md, .json) or the last answer's voice (.wav)
 /reset            forget the conversation
 /quit             leave, as ctrl-d does"""
+TALK_ENDINGS = ("", ".txt", ".md", ".markdown", ".json")
+"""Of files that hold a conversation."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--play", action="store_true", help="play the voice (also when it is saved)")
     parser.add_argument("--save", metavar="FILE.wav|FOLDER", help="keep the voice, a file for each answer")
     parser.add_argument("--say", metavar="FILE", help="a recorded question, in any audio format")
+    parser.add_argument("--heard", action="store_true", help="show what was heard in a recording, before the answer")
     parser.add_argument("--system", metavar="TEXT", default="", help="what the model is told first")
     parser.add_argument("--model", help="where the server has several")
     parser.add_argument("--max-tokens", type=int)
@@ -82,16 +86,16 @@ class Chat:
 
     def _ask(self, text: str, recording: Recording | None = None) -> int:
         """Exit status. Raises ServerError, SoundError and KeyboardInterrupt; what came until then is remembered."""
-        self._conversation.ask(text, recording)
+        if recording is not None and self._args.heard:
+            print(f"(heard: {_printable(asyncio.run(heard(self._args, recording)))})", file=sys.stderr)
         answer, voice = Answer(), self._voice.open() if self._voice is not None else None
+        self._conversation.ask(text, recording)
         body = body_of(self._args, self._conversation.messages(), voice=voice is not None)
         try:
             asyncio.run(receive(self._args, body, answer, voice, _write))
         finally:
             self._conversation.answered(answer.text)
             self._sound = bytes(voice.sound) if voice is not None else b""
-            if answer.text:
-                print(flush=True)
         if answer.finish_reason == "length":
             print("(cut: the answer reached its limit of tokens)", file=sys.stderr)
         return max([complain(text) for text in voice.complaints], default=0) if voice is not None else 0
@@ -110,7 +114,7 @@ class Chat:
             except KeyboardInterrupt:
                 print()
                 continue
-            if line == "/quit":
+            if line.partition(" ")[0] == "/quit":
                 return 0
             if line:
                 self._one_line(line)
@@ -134,13 +138,20 @@ class Chat:
         file, _, text = rest.partition(" ")
         if not file:
             raise ServerError("/say needs a FILE")
-        self._ask(text.strip(), read_recording(file))
+        try:
+            recording = read_recording(file)
+        except ServerError as error:
+            raise ServerError(f"{error} (/say takes a recording)") from error
+        self._ask(text.strip(), recording)
 
     def _save(self, file: str) -> None:
         path = Path(file) if file else _free(Path("chat.txt"))
         if path.suffix.lower() == ".wav":
             self._save_voice(path)
             return
+        if path.suffix.lower() not in TALK_ENDINGS:
+            known = ", ".join(ending for ending in TALK_ENDINGS if ending)
+            raise SoundError(f"cannot save as {path}; the conversation takes {known}, the last answer's voice .wav")
         as_json = path.suffix.lower() == ".json"
         data = self._conversation.as_json() if as_json else self._conversation.as_text().encode()
         try:
@@ -182,7 +193,7 @@ def _prompt(given: str | None, without: str | None) -> str:
     if given is None and without is not None:
         return without
     try:
-        text = sys.stdin.read() if given in (None, "-") else given
+        text = sys.stdin.read().rstrip("\r\n") if given in (None, "-") else given
         text.encode()  # bytes of the command line that are no text arrive as lone surrogates
     except UnicodeError as error:
         raise ServerError("the question is not UTF-8") from error
@@ -192,10 +203,14 @@ def _prompt(given: str | None, without: str | None) -> str:
 def _write(text: str) -> None:
     """At once. What could steer a terminal is left out."""
     if sys.stdout.isatty():
-        text = "".join(character for character in text if character.isprintable() or character in "\n\t")
+        text = _printable(text)
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
     sys.stdout.flush()
+
+
+def _printable(text: str) -> str:
+    return "".join(character for character in text if character.isprintable() or character in "\n\t")
 
 
 def _free(path: Path) -> Path:

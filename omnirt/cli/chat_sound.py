@@ -7,6 +7,8 @@ never waits for a player, which takes sound only as fast as it is heard.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import shutil
 import subprocess
 import tempfile
@@ -102,23 +104,34 @@ class Places:
 
     def __init__(self, given: str) -> None:
         path = Path(given)
-        self._is_folder = given.endswith("/") or path.is_dir() or not path.suffix
+        self._is_folder = given.endswith("/") or os.path.isdir(path) or not path.suffix
         if not self._is_folder and path.suffix.lower() != ".wav":
             raise SoundError(f"{given} is neither a folder nor a .wav file; the voice is kept as WAV")
         self._path = path
         self._count = 0
+        self._check()
 
     def next(self) -> Path:
         self._count += 1
+        self._check()
         if not self._is_folder:
             return self._path if self._count == 1 else self._path.with_stem(f"{self._path.stem}-{self._count}")
-        try:
-            self._path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise SoundError(f"cannot use {self._path}: {error.strerror}") from error
         while (path := self._path / f"answer-{self._count}.wav").exists():
             self._count += 1
         return path
+
+    def _check(self) -> None:
+        """Before anything is asked: an answer that cannot be kept would be lost."""
+        try:
+            if self._is_folder:
+                self._path.mkdir(parents=True, exist_ok=True)
+            folder = self._path if self._is_folder else self._path.parent
+            os.stat(os.path.join(folder, ""))  # with a slash at its end: a file is no place for another
+            must_write = self._path if self._path.exists() else folder
+            if not os.access(must_write, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except OSError as error:
+            raise SoundError(f"cannot use {self._path}: {error.strerror}") from error
 
 
 class Speaker:

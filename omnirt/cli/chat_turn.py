@@ -96,9 +96,19 @@ async def receive(
         if voice is not None:
             await voice.finish()
     finally:
-        kept = await voice.close() if voice is not None else ""
+        kept = await _end(answer, voice, write)
         if kept:
             print(kept, file=sys.stderr)
+
+
+async def _end(answer: Answer, voice: VoiceOfTurn | None, write: Callable[[str], object]) -> str:
+    """The text has its line to itself before anything is said of the voice."""
+    try:
+        if answer.text and not answer.text.endswith("\n"):
+            write("\n")
+    finally:
+        kept = await voice.close() if voice is not None else ""
+    return kept
 
 
 async def _listen(

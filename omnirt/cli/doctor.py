@@ -43,6 +43,7 @@ class Result(Struct, frozen=True):
 def add_arguments(parser: ArgumentParser) -> None:
     add_pipeline_arguments(parser, optional=True)
     add_address_arguments(parser)
+    parser.epilog = "Exit status: 0 all ok, 1 a warning (it will serve, less well than it could), 2 it will not work."
 
 
 def run(args: Namespace) -> int:
@@ -144,11 +145,12 @@ def cores(plan: Plan | None) -> Result:
     count = len(os.sched_getaffinity(0))
     if plan is None:
         return Result("ok", f"{count} to use")
-    threads = sum(node.threads for node in plan.nodes)
-    if threads > count and any(node.threads > 1 for node in plan.nodes):
-        value = f"{count} to use, {len(plan.nodes)} nodes with {threads} threads in all"
+    most = max(plan.nodes, key=lambda node: node.threads)
+    if most.threads > max(count, 1):
+        value = f"{count} to use, node {most.name} asks for {most.threads} threads"
         return Result("warn", value, "lower node.NAME.threads, or leave it out to share the cores out")
-    return Result("ok", f"{count} to use, {threads} threads in all")
+    # More threads in all than cores is a choice: nodes that mostly wait for each other may each use every core.
+    return Result("ok", f"{count} to use, {sum(node.threads for node in plan.nodes)} threads in all")
 
 
 def native_code() -> Result:

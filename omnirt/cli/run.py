@@ -1,7 +1,8 @@
 """`omnirt run FILE`: serve a pipeline until it is told to stop.
 
 The port is taken before anything is loaded, so a busy one is an error at once. SIGTERM or the first Ctrl-C drains, the
-second one stops at once. Status: 0 after a drain, 1 when a stage is lost for good, 2 for a mistake in the call.
+second one stops at once. Status: 0 after a drain, 1 when a stage is lost for good, 2 for a mistake in the call. Why it
+gave up is the last line it writes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import uvloop
 from aiohttp import web
 
+from omnirt.cli.called import called
 from omnirt.cli.options import add_address_arguments, add_pipeline_arguments, plan_from
 from omnirt.clock import NS, monotonic_ns
 from omnirt.errors import ConfigError
@@ -27,6 +29,7 @@ from omnirt.gateway.config import GatewayConfig
 from omnirt.gateway.serve import bind, serve
 from omnirt.loader import resolve
 from omnirt.log import set_up
+from omnirt.session.service import ServiceState
 from omnirt.wire.plan import Plan
 
 DEFAULTS = GatewayConfig()
@@ -118,6 +121,8 @@ async def _serve(plan: Plan, config: GatewayConfig, listener: socket.socket) -> 
         if runner is not None:
             await _close(runner, stopper.hurry)
         head.close()
+    if head.reason:
+        print(f"error: {head.reason}", file=sys.stderr, flush=True)
     return status
 
 
@@ -144,8 +149,16 @@ class _Stopper:
             self._head.stop_now()
             return
         self._asked = True
-        print("draining; once more to stop at once", file=sys.stderr, flush=True)
         self._head.drain()
+        print(_draining(self._head.state(), self._head.plan.limits.drain_s), file=sys.stderr, flush=True)
+
+
+def _draining(state: ServiceState, limit_s: float) -> str:
+    if not state.running + state.waiting:
+        return "draining: no request running; ctrl-c once more to stop at once"
+    count = f"{state.running} request{'' if state.running == 1 else 's'} running"
+    waiting = f", {state.waiting} waiting" if state.waiting else ""
+    return f"draining: {count}{waiting}, {limit_s:g} s at most; ctrl-c once more to stop at once"
 
 
 def _banner(plan: Plan, listener: socket.socket, seconds: float) -> None:
@@ -161,11 +174,11 @@ def what_to_try(plan: Plan, url: str) -> list[str]:
     lines: list[str] = []
     if chats(plan):
         body = '{"messages": [{"role": "user", "content": "What is the capital of France?"}]}'
-        lines += [curl % ("chat/completions", body), f"  omnirt chat --url {url}"]
+        lines += [curl % ("chat/completions", body), f"  {called()} chat --url {url}"]
     if speaks(plan):
         body = '{"input": "Hello. This voice was made on a plain processor.", "response_format": "wav"}'
         lines.append(curl % ("audio/speech", body) + " -o hello.wav")
-        lines.append(f'  omnirt say "Hello there." -o hello.wav --url {url}')
+        lines.append(f'  {called()} say "Hello there." -o hello.wav --url {url}')
     if hears(plan):
         lines.append(f"  curl -s {url}/v1/audio/transcriptions -F file=@hello.wav")
     return lines

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import math
 import os
 import sys
@@ -37,7 +38,7 @@ class Heard(Struct):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("text", help="what to say; - reads standard input")
+    parser.add_argument("text", nargs="?", help="what to say; - or none reads standard input")
     parser.add_argument("-o", "--output", default="speech.wav", help="file to write, - for standard output")
     parser.add_argument("--voice", help="one of the voices at URL/v1/audio/voices")
     parser.add_argument("--speed", type=_speed, help="0.25 to 4.0")
@@ -47,10 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    audio_format = args.format or _format_of(args.output)
-    body: dict[str, object] = {"response_format": audio_format, "stream_format": "audio"}
+    body: dict[str, object] = {"stream_format": "audio"}
     body |= {name: getattr(args, name) for name in ("voice", "speed", "seed") if getattr(args, name) is not None}
     try:
+        audio_format = args.format or _format_of(args.output)
+        body["response_format"] = audio_format
         body["input"] = _text(args.text)
         heard = asyncio.run(_say(args, body, audio_format))
     except ServerError as error:
@@ -75,18 +77,19 @@ async def _say(args: argparse.Namespace, body: dict[str, object], audio_format: 
                 file.write(wav_header(heard.rate, heard.nbytes - WAV_HEADER_BYTES))
         os.replace(partial, target)
     except OSError as error:
-        raise ServerError(f"cannot use {error.filename or target}: {error.strerror}") from error
+        raise ServerError(f"cannot use {args.output}: {error.strerror}") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink()
     return heard
 
 
 def _target(output: str) -> tuple[Path, bool]:
     """Where the audio goes, and whether that is a device or a pipe. A link keeps its place."""
     target = Path(output).resolve()
-    if target.is_dir():
+    if os.path.isdir(target):
         raise ServerError(f"{output} is a directory; name a file with -o")
-    return target, target.exists() and not target.is_file()
+    return target, os.path.exists(target) and not os.path.isfile(target)
 
 
 async def _into_device(args: argparse.Namespace, body: dict[str, object], target: Path) -> Heard:
@@ -95,7 +98,7 @@ async def _into_device(args: argparse.Namespace, body: dict[str, object], target
         with target.open("wb") as file:
             return await _receive(args, body, file)
     except OSError as error:
-        raise ServerError(f"cannot use {error.filename or target}: {error.strerror}") from error
+        raise ServerError(f"cannot use {args.output}: {error.strerror}") from error
 
 
 async def _receive(args: argparse.Namespace, body: dict[str, object], file: BinaryIO) -> Heard:
@@ -111,9 +114,11 @@ async def _receive(args: argparse.Namespace, body: dict[str, object], file: Bina
     return heard
 
 
-def _text(given: str) -> str:
+def _text(given: str | None) -> str:
+    if given is None and sys.stdin.isatty():
+        raise ServerError("there is no text; name it, or pipe it in")
     try:
-        text = sys.stdin.read() if given == "-" else given
+        text = sys.stdin.read().rstrip("\r\n") if given in (None, "-") else given
         text.encode()  # bytes of the command line that are no text arrive as lone surrogates
     except UnicodeError as error:
         raise ServerError("the text is not UTF-8") from error
@@ -129,8 +134,11 @@ def _speed(given: str) -> float:
 
 def _format_of(output: str) -> str:
     ending = Path(output).suffix.lstrip(".").lower()
-    ending = {"ogg": "opus"}.get(ending, ending)
-    return ending if ending in AUDIO_FORMATS else "wav"
+    ending = {"ogg": "opus"}.get(ending, ending or "wav")
+    if ending not in AUDIO_FORMATS:
+        known = ", ".join(AUDIO_FORMATS)
+        raise ServerError(f"{output} ends in no audio format that is spoken here ({known}); choose one with --format")
+    return ending
 
 
 def _summary(heard: Heard, output: str, audio_format: str) -> str:

@@ -13,6 +13,8 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
+from omnirt.cli.called import called
+
 DEFAULT_URL = "http://127.0.0.1:8091"
 CONNECT_S = 5.0
 SILENCE_S = 120.0
@@ -23,19 +25,24 @@ class ServerError(Exception):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--url", default=DEFAULT_URL, help=f"the server (default {DEFAULT_URL})")
+    parser.add_argument("--url", default=DEFAULT_URL, help=f"the server (default {DEFAULT_URL}), with or without /v1")
     parser.add_argument("--key-file", help="file that holds the API key, where the server asks for one")
+
+
+def base(url: str) -> str:
+    """What paths are put after. Clients of the API are given it with /v1, which our paths have themselves."""
+    return url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
 @contextlib.asynccontextmanager
 async def answer(
-    args: argparse.Namespace, path: str, body: bytes, *, pipeline: str
+    args: argparse.Namespace, path: str, body: bytes | aiohttp.FormData, *, pipeline: str
 ) -> AsyncGenerator[aiohttp.ClientResponse]:
-    """POST the JSON `body`; the response is there once the server has begun to answer.
+    """POST `body`, JSON or a form; the response is there once the server has begun to answer.
 
     `pipeline`: what to start where no server runs."""
-    url = f"{args.url.rstrip('/')}{path}"
-    headers = {"Content-Type": "application/json"}
+    url = base(args.url) + path
+    headers = {"Content-Type": "application/json"} if isinstance(body, bytes) else {}
     if args.key_file:
         headers["Authorization"] = f"Bearer {key(args.key_file)}"
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENCE_S)
@@ -48,7 +55,8 @@ async def answer(
                 raise ServerError(reason(response.status, await response.read()))
             yield response
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        raise ServerError(f"no server answers at {args.url}; start one with: omnirt run {pipeline}") from error
+        start = f"{called()} run {pipeline}"
+        raise ServerError(f"no server answers at {args.url}; start one with: {start}") from error
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
         raise ServerError(f"{args.url} is not a URL such as {DEFAULT_URL}") from error
     except (aiohttp.ClientError, TimeoutError) as error:

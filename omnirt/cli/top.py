@@ -22,8 +22,9 @@ import aiohttp
 import msgspec
 
 from omnirt.cli import server
+from omnirt.cli.called import called
 from omnirt.cli.top_scrape import History, Scrape, parse
-from omnirt.cli.top_table import RATES_S, cut, table
+from omnirt.cli.top_table import LEGEND, RATES_S, cut, table
 from omnirt.clock import monotonic_ns
 
 INTERVAL_S = 2.0
@@ -36,6 +37,7 @@ BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = LEGEND
     server.add_arguments(parser)
     parser.add_argument("--interval", type=_interval, default=INTERVAL_S, metavar="S", help="default: %(default)s")
     parser.add_argument("--once", action="store_true", help="print one table and leave")
@@ -128,7 +130,7 @@ def _session(args: argparse.Namespace) -> aiohttp.ClientSession:
 
 async def look(http: aiohttp.ClientSession, url: str) -> Scrape:
     """One look at the server. Raises ServerError."""
-    base = url.rstrip("/")
+    base = server.base(url)
     try:
         async with http.get(f"{base}/health") as answer:  # 503 while it does not serve, and says why all the same
             health = await answer.read()
@@ -140,7 +142,7 @@ async def look(http: aiohttp.ClientSession, url: str) -> Scrape:
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
         raise server.ServerError(f"{url} is not a URL such as {server.DEFAULT_URL}") from error
     except (aiohttp.ClientError, TimeoutError) as error:
-        raise server.ServerError(f"no server answers at {url}; start one with: omnirt run voice") from error
+        raise server.ServerError(f"no server answers at {url}; start one with: {called()} run voice") from error
     except (ValueError, msgspec.MsgspecError) as error:
         raise server.ServerError(f"{url} answered something else than metrics; is it omnirt?") from error
 

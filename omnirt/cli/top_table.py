@@ -1,9 +1,12 @@
 """The table of `omnirt top`, as lines of at most a given width. Pure.
 
 pipeline     state, running, waiting, and what it gives a second
-surface      requests a second, times to the first text, the first audio and the end, real-time factor
-stage        state, replicas, restarts, requests and chunks at it, steps a second, how busy, stale chunks
+surface      requests a second, how many failed, how many clients left first (no failure), times to the first text, the
+             first audio and the end, real-time factor
+stage        state, replicas, restarts, requests and chunks at it, steps a second, how busy, chunks out a second, and
+             how many came when their request was over
 link         how full ring and slots are, fullest first
+and what the short names mean, where there is room
 """
 
 from __future__ import annotations
@@ -13,14 +16,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from omnirt.cli.top_scrape import Scrape, growth, quantile, rate
+from omnirt.track import CLIENT_GONE, OK
 
 WIDTH_MIN = 40
 RATES_S = 10.0
 """Rates are over the last this long, times over as long as the history is."""
-STAGES = "stage           state      ready restarts rows wait step/s  busy  chk/s stale"
-SURFACES = "surface        req/s failed  TTFT p50    p99  TTFP p50    p99  E2E p50   RTF"
+STAGES = "stage           state      ready restarts rows wait step/s  busy  out/s stale"
+SURFACES = "surface        req/s failed left TTFT p50    p99  TTFP p50    p99 E2E p50   RTF"
 LINKS = "link                             ring    unread        of   slots   used    of"
 """As wide as the columns below."""
+LEGEND = "left: clients gone first; out/s: chunks sent; stale: chunks of ended requests"
 
 
 def table(now: Scrape, recent: Scrape | None, old: Scrape | None, width: int = 80, height: int = 0) -> list[str]:
@@ -32,6 +37,8 @@ def table(now: Scrape, recent: Scrape | None, old: Scrape | None, width: int = 8
         lines += ["", LINKS]
         room = len(links) if not height else height - len(lines)
         lines += links if room >= len(links) else [*links[: max(0, room - 1)], f"... {len(links) - room + 1} more"]
+    if not height or len(lines) + 2 <= height:
+        lines += ["", LEGEND]
     lines = lines[:height] if height else lines
     return [cut(line, max(WIDTH_MIN, width)) for line in lines]
 
@@ -64,15 +71,17 @@ def _surfaces(now: Scrape, recent: Scrape | None, old: Scrape | None) -> Iterato
     names = now.values_of("surface", "omnirt_request_e2e_seconds_count")
     for name in sorted(names):
         ended = growth(now, old, "omnirt_requests_total", surface=name)
-        failed = ended - growth(now, old, "omnirt_requests_total", surface=name, outcome="ok")
+        well, left = (
+            growth(now, old, "omnirt_requests_total", surface=name, outcome=outcome) for outcome in (OK, CLIENT_GONE)
+        )
         times = [
             seconds(quantile(now, old, f"omnirt_request_{what}_seconds", share, surface=name))
             for what, share in (("ttft", 0.5), ("ttft", 0.99), ("ttfp", 0.5), ("ttfp", 0.99), ("e2e", 0.5))
         ]
         factor = number(quantile(now, old, "omnirt_request_rtf", 0.5, surface=name))
         yield (
-            f"{name:<13} {_rate(now, recent, 'omnirt_requests_total', surface=name):>6} {failed:>6.0f}"
-            f"  {times[0]:>8} {times[1]:>6}  {times[2]:>8} {times[3]:>6}  {times[4]:>7} {factor:>5}"
+            f"{name:<13} {_rate(now, recent, 'omnirt_requests_total', surface=name):>6} {ended - well - left:>6.0f}"
+            f" {left:>4.0f} {times[0]:>8} {times[1]:>6}  {times[2]:>8} {times[3]:>6} {times[4]:>7} {factor:>5}"
         )
     if not names:
         yield "no request yet"

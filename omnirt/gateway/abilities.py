@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from omnirt.errors import Unsupported
+from omnirt.ids import CLIENT
 from omnirt.pipeline.router import needed_stages
 from omnirt.wire.plan import Plan
 
@@ -45,6 +46,12 @@ def makes(plan: Plan, given: str, wanted: str) -> bool:
 def between(plan: Plan, given: str, wanted: str) -> tuple[str, ...]:
     """The stages that make `wanted` from `given`; none when no way leads there."""
     return needed_stages(plan, (given,), (wanted,)) if makes(plan, given, wanted) else ()
+
+
+def input_bytes_max(plan: Plan, name: str) -> int:
+    """What one chunk of input `name` may have in arrays."""
+    edges = [edge for edge in plan.edges if (edge.source, edge.port) == (CLIENT, name)]
+    return min((edge.chunk_bytes_max for edge in edges), default=1 << 62)
 
 
 def endpoints(plan: Plan) -> list[str]:

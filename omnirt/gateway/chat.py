@@ -10,7 +10,7 @@ from aiohttp import web
 from msgspec import Struct, structs
 
 from omnirt.clock import unix_s
-from omnirt.gateway.abilities import chats, makes
+from omnirt.gateway.abilities import chats, input_bytes_max, makes
 from omnirt.gateway.audio_ids import AudioIds
 from omnirt.gateway.audio_in import decode_base64, recording
 from omnirt.gateway.body import read_json
@@ -28,7 +28,6 @@ from omnirt.gateway.fetch import fetch
 from omnirt.gateway.holding import Share
 from omnirt.gateway.identity import CALLER, REQUEST_ID
 from omnirt.gateway.voices import voice_params
-from omnirt.ids import CLIENT
 from omnirt.pipeline.router import needed_stages
 from omnirt.session.service import Live, Submit
 from omnirt.track import Track
@@ -111,8 +110,7 @@ class Chat:
 
     def _packed(self, asked: ChatRequest) -> ChatPayload:
         packed = ChatPayload.of(asked.conversation.messages)
-        edges = [edge for edge in self._core.service.plan.edges if (edge.source, edge.port) == (CLIENT, "chat")]
-        bytes_max = min((edge.chunk_bytes_max for edge in edges), default=packed.nbytes())
+        bytes_max = input_bytes_max(self._core.service.plan, "chat")
         if packed.nbytes() > bytes_max:
             text = f"The messages have {packed.nbytes()} bytes; this model takes {bytes_max}."
             raise invalid(text, "messages")

@@ -11,7 +11,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from omnirt.clock import unix_s
-from omnirt.gateway.abilities import prompt_input
+from omnirt.gateway.abilities import input_bytes_max, prompt_input
 from omnirt.gateway.body import read_json
 from omnirt.gateway.chat_chunks import AnswerId, Frame, encode
 from omnirt.gateway.chat_complete import read_whole
@@ -31,7 +31,7 @@ from omnirt.gateway.identity import CALLER, REQUEST_ID
 from omnirt.pipeline.router import needed_stages
 from omnirt.session.service import Live, Submit
 from omnirt.track import Track
-from omnirt.wire.payload import Text, TokenLogprob
+from omnirt.wire.payload import Payload, Prompt, Text, TokenLogprob
 
 LOGPROBS_MAX = 20
 ANSWERS_MAX = 32
@@ -164,11 +164,34 @@ class Completions:
         answer = AnswerId(f"cmpl-{secrets.token_hex(12)}", unix_s(), model)
         with track:
             async with AsyncExitStack() as stack:
-                submits = _submits(request, asked, self._modality)
+                submits = self._submits(request, asked)
                 lives = [await stack.enter_async_context(core.service.submit(submit)) for submit in submits]
                 if asked.stream:
                     return await self._stream(request, answer, asked, lives, track)
                 return await self._complete(answer, asked, lives, track)
+
+    def _submits(self, request: web.Request, asked: CompletionRequest) -> list[Submit]:
+        """All answers to the first prompt, then those to the second, ..."""
+        return [
+            Submit(
+                inputs=((self._modality, payload),),
+                outputs=("text",),
+                params=asked.params,
+                seed=nth_seed(asked.seed, index),
+                key=request[CALLER],
+                public_id=request[REQUEST_ID],
+            )
+            for payload in [self._payload(prompt) for prompt in asked.prompts]
+            for index in range(asked.n)
+        ]
+
+    def _payload(self, prompt: str) -> Payload:
+        if self._modality != "prompt":
+            return Text(prompt)
+        payload, bytes_max = Prompt.of(prompt), input_bytes_max(self._core.service.plan, "prompt")
+        if payload.nbytes() > bytes_max:
+            raise invalid(f"prompt has {payload.nbytes()} bytes; this model takes {bytes_max}.", "prompt")
+        return payload
 
     async def _stream(
         self, request: web.Request, answer: AnswerId, asked: CompletionRequest, lives: list[Live], track: Track
@@ -203,22 +226,6 @@ class Completions:
         }
         track.done(*(whole.reports for whole in wholes))
         return web.Response(body=msgspec.json.encode(value), content_type="application/json")
-
-
-def _submits(request: web.Request, asked: CompletionRequest, modality: str) -> list[Submit]:
-    """All answers to the first prompt, then those to the second, ..."""
-    return [
-        Submit(
-            inputs=((modality, Text(prompt)),),
-            outputs=("text",),
-            params=asked.params,
-            seed=nth_seed(asked.seed, index),
-            key=request[CALLER],
-            public_id=request[REQUEST_ID],
-        )
-        for prompt in asked.prompts
-        for index in range(asked.n)
-    ]
 
 
 def _by_prompt(answers: list[T], n: int) -> list[list[T]]:

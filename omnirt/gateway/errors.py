@@ -8,6 +8,7 @@ Invariant: a 5xx that may have started work says `x-should-retry: false`, becaus
 from __future__ import annotations
 
 import math
+import re
 
 import msgspec
 from aiohttp import web
@@ -30,6 +31,7 @@ CALLER = "invalid_request_error"
 SERVER = "server_error"
 NO_RETRY = {"x-should-retry": "false"}
 MESSAGE_CHARS_MAX = 2000
+_V1_TWICE = re.compile("/+v1/+v1(/|$)")
 
 
 class Refusal(Struct, frozen=True):
@@ -67,6 +69,14 @@ def unsupported_endpoint(message: str) -> ApiError:
 def unknown_model(name: str, known: tuple[str, ...]) -> ApiError:
     text = f"The model '{_short(name)}' does not exist. This server has: {', '.join(known)}."
     return ApiError(Refusal(404, "model_not_found", text, param="model"))
+
+
+def unknown_route(method: str, path: str) -> Refusal:
+    """404; the mistake that clients' settings make most is named."""
+    text = f"There is no {method} {_short(path)} here."
+    if _V1_TWICE.match(path):
+        text += " The base URL may contain /v1 twice."
+    return Refusal(404, "not_found", text)
 
 
 def too_large(limit: int) -> ApiError:

@@ -19,7 +19,7 @@ from omnirt.gateway.auth import caller_of
 from omnirt.gateway.body import check_encoding
 from omnirt.gateway.core import Core
 from omnirt.gateway.cors import is_preflight, origin_headers, preflight
-from omnirt.gateway.errors import ApiError, refusal_of, response_of
+from omnirt.gateway.errors import ApiError, refusal_of, response_of, unknown_route
 from omnirt.gateway.identity import CALLER, REQUEST_ID, RESPONSE, request_id_of
 from omnirt.gateway.outlet import break_off
 
@@ -31,6 +31,9 @@ log = logging.getLogger("omnirt.gateway")
 
 EXPECTED = (ApiError, OmnirtError, web.HTTPException, web.RequestPayloadError)
 """What is no mistake of ours."""
+UNKNOWN = "none"
+"""The route, in metrics, of what leads nowhere."""
+PATH_CHARS_MAX = 200
 PROBES = frozenset({"health", "healthz", "ping", "ready", "metrics"})
 
 
@@ -89,7 +92,8 @@ class Gate:
             raise NotReady("The server is shutting down.", reason="shutting_down", retry_after_s=DRAIN_RETRY_S)
 
     def _failed(self, request: web.Request, error: Exception) -> web.StreamResponse:
-        refusal = refusal_of(error)
+        is_unknown = isinstance(error, web.HTTPNotFound)
+        refusal = unknown_route(request.method, request.path) if is_unknown else refusal_of(error)
         if not isinstance(error, EXPECTED):
             log.error("a handler failed: %r", error, exc_info=error, extra={"request": request[REQUEST_ID]})
         self._record(request, refusal.status, f"{refusal.code}: {refusal.message}")
@@ -101,13 +105,15 @@ class Gate:
 
     def _record(self, request: web.Request, status: int, reason: str = "") -> None:
         resource = request.match_info.route.resource
-        route = (resource.name if resource is not None else None) or "none"
+        route = (resource.name if resource is not None else None) or UNKNOWN
         self._core.metrics.answered(route, status)
         took_ms = (monotonic_ns() - request[ARRIVED_NS]) // 1_000_000
         fields = {"request": request[REQUEST_ID], "status": status, "took_ms": took_ms}
         if reason:
             fields["reason"] = reason
-        log.log(_level_of(route, status), "%s %s", request.method, route, extra=fields)
+        # The metric's label has few values; what nobody knows is logged as it was asked for.
+        shown = route if route != UNKNOWN else request.path[:PATH_CHARS_MAX]
+        log.log(_level_of(route, status), "%s %s", request.method, shown, extra=fields)
 
 
 def _level_of(route: str, status: int) -> int:

@@ -35,6 +35,8 @@ log = logging.getLogger("omnirt.cell")
 
 EARLY_MAX = 4096
 """Chunks that may wait for their Open; more means that the head is not opening what it admits."""
+ADMIT_NS = NS // 10
+"""An engine takes in no more in a step once that took so long: rows under way wait, and a step must end."""
 
 
 class Received(Protocol):
@@ -174,7 +176,7 @@ class Cell:
         if not batch:
             return
         for row in batch:
-            row.stepping = row.started = True
+            row.stepping = True
         self.counters["steps"] += 1
         slots = [row.fence.slot for row in batch]
         self._shell.execute(slots, lambda: self._work(batch), self._settle)
@@ -208,14 +210,19 @@ class Cell:
         began_ns = self._shell.now_ns()
         outcomes = [Outcome(row) for row in batch]
         for outcome in outcomes:
+            if self._engine and outcome.row.has_input and self._shell.now_ns() - began_ns > ADMIT_NS:
+                outcome.put_off = True
+                continue
+            outcome.row.started = True
             self._take(outcome)
             if self._engine and outcome.error is None:
                 self._guarded([outcome], self._admit)
-        self._advance(outcomes)
+        self._advance([outcome for outcome in outcomes if not outcome.put_off])
         ended_ns = self._shell.now_ns()
         self.busy_ns += ended_ns - began_ns
-        for row in batch:
-            row.times.stepped(began_ns, ended_ns)
+        for outcome in outcomes:
+            if not outcome.put_off:
+                outcome.row.times.stepped(began_ns, ended_ns)
         return outcomes
 
     def _advance(self, outcomes: list[Outcome]) -> None:
@@ -314,6 +321,8 @@ class Cell:
                 self._kill(row)
             elif outcome.error is not None:
                 self._fail(row, outcome.error)
+            elif outcome.put_off:
+                self._touch(row)
             else:
                 self._emit(outcome)
 

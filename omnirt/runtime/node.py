@@ -15,6 +15,7 @@ import logging
 import os
 import socket
 import sys
+import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -25,7 +26,7 @@ import uvloop
 from omnirt.clock import monotonic_ns
 from omnirt.connectors.base import LinkBroken, link_figures
 from omnirt.connectors.ring import RingLink
-from omnirt.errors import OmnirtError, StageFailed
+from omnirt.errors import ConfigError, OmnirtError, StageFailed
 from omnirt.ids import Fence
 from omnirt.loader import resolve
 from omnirt.log import set_up
@@ -133,9 +134,11 @@ class NodeProcess:
                 self._start_stage(plan)
                 facts[plan.name] = self._started[-1][0].facts()
                 encode(Ready(facts))  # here, where what cannot be sent is the stage's own mistake
-            except (Exception, SystemExit) as error:
-                log.exception("stage=%s did not start", plan.name)
-                self.tell_head(LoadFailed(_load_error(error, plan.name).failure()))
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - the head is told, and this process ends
+                why = _load_error(error, plan)
+                if isinstance(why, StageFailed) and why is not error:
+                    _log_trace(error, plan.name)
+                self.tell_head(LoadFailed(why.failure()))
                 self._channel.flush(FLUSH_S)
                 os._exit(EXIT_LOAD_FAILED)
         # Whatever was loaded stays: keep the collector from walking through it again and again.
@@ -254,11 +257,23 @@ class NodeProcess:
 _CELLS: dict[type, Callable[[Cells, Any], None]] = {Open: Cells.open, Close: Cells.close}
 
 
-def _load_error(error: BaseException, stage: str) -> OmnirtError:
+def _load_error(error: BaseException, plan: StagePlan) -> OmnirtError:
+    """Why the stage did not start, for the one who started it."""
     if isinstance(error, OmnirtError):
-        error.stage = error.stage or stage
+        error.stage = error.stage or plan.name
         return error
-    return StageFailed(f"{type(error).__name__}: {error}", stage=stage)
+    missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if missing and missing not in sys.modules:
+        fix = "pip install 'omnirt[voice]'" if plan.actor.startswith("omnirt.") else "install it"
+        text = f"it needs the package that brings {missing!r}, which is not installed: {fix}"
+        return ConfigError(f"{text} (`omnirt doctor` checks what is there)", stage=plan.name)
+    return StageFailed(f"{type(error).__name__}: {error}", stage=plan.name)
+
+
+def _log_trace(error: BaseException, stage: str) -> None:
+    """Each line of it a line of the log, to be read as it stands."""
+    for line in "".join(traceback.format_exception(error)).replace('"', "'").splitlines():
+        log.error("%s", line, extra={"stage": stage})
 
 
 def _let_it_crash(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

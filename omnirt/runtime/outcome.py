@@ -13,7 +13,7 @@ from omnirt.wire.payload import Payload, owned
 
 
 class Outcome:
-    __slots__ = ("chunks", "emissions", "error", "finished", "row", "used")
+    __slots__ = ("chunks", "emissions", "error", "finished", "put_off", "row", "used")
 
     def __init__(self, row: Row) -> None:
         self.row = row
@@ -21,6 +21,8 @@ class Outcome:
         self.used: list[Arrived] = []
         self.emissions: list[Emission] = []
         self.finished = False
+        self.put_off = False
+        """The step took no notice of the row: the next one does."""
         self.error: OmnirtError | None = None
 
     def release(self) -> None:

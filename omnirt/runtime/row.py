@@ -108,6 +108,11 @@ class Row:
         return Work.FINISH if over else Work.NONE
 
     @property
+    def has_input(self) -> bool:
+        """Engines: whether a step would tell the stage something."""
+        return bool(self.answers or self.inbox) or (self.input_over and not self.closed)
+
+    @property
     def input_over(self) -> bool:
         """Every source ended, everything is used up and no loop owes an answer."""
         if self.unfinished or self.inbox or self.answers:

@@ -24,7 +24,7 @@ from omnirt.testing.scripted_service import (
     speak,
     tone,
 )
-from omnirt.wire.payload import Chat, Pcm, Text, TokenLogprob, Transcript
+from omnirt.wire.payload import Chat, Pcm, Prompt, TokenLogprob, Transcript
 from omnirt.wire.plan import EdgePlan, LimitsPlan, Plan, StagePlan
 
 HONOURED = (
@@ -99,8 +99,8 @@ def asked(submit: Submit) -> str:
     for modality, payload in submit.inputs:
         if modality == "chat" and isinstance(payload, Chat):
             return " ".join(part.text for part in payload.messages()[-1].parts if part.text)
-        if modality in ("prompt", "text") and isinstance(payload, Text):
-            return payload.text
+        if modality == "prompt" and isinstance(payload, Prompt):
+            return payload.text()
     return ""
 
 

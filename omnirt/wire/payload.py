@@ -103,6 +103,19 @@ class Chat(Payload, frozen=True):
         return _messages.decode(self.packed.tobytes())
 
 
+class Prompt(Payload, frozen=True):
+    """Text to go on with. `packed`: [B] uint8, in UTF-8; an array, as a long one would fill a ring of headers."""
+
+    packed: np.ndarray
+
+    @classmethod
+    def of(cls, text: str) -> Prompt:
+        return cls(np.frombuffer(text.encode(), np.uint8))
+
+    def text(self) -> str:
+        return self.packed.tobytes().decode()
+
+
 class Word(msgspec.Struct, frozen=True, array_like=True):
     """Seconds from the beginning of the recording."""
 
@@ -183,7 +196,7 @@ def owned(payload: P, borrowed: list[np.ndarray]) -> P:
 
 MODALITIES: dict[str, type[Payload]] = {
     "chat": Chat,
-    "prompt": Text,
+    "prompt": Prompt,
     "text": Text,
     "audio": Pcm,
     "transcript": Transcript,

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from omnirt.kernels import decoder_step, native_memory
 from omnirt.kernels.decoder_step import TOLERANCE, Blocks, DecoderShape, PackedDecoder, reference, rounded
 
 CONTEXT = 48
@@ -257,3 +258,10 @@ def test_between_steps_no_helper_wakes_up(llama):
     time.sleep(0.3)
     assert before
     assert switches() == before
+
+
+def test_compiled_code_is_known_by_the_digest_of_its_sources(monkeypatch):
+    decoder_step._step()
+    assert decoder_step.is_compiled()
+    monkeypatch.setattr(native_memory, "_digest", lambda: "another")
+    assert not decoder_step.is_compiled()

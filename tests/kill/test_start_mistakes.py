@@ -29,6 +29,14 @@ class Quits(Shaky):
 class BadFacts(Shaky):
     def facts(self): raise KeyError("rate")
 
+class Lacking(Shaky):
+    def start(self, ctx): import no_such_package.part
+
+class Misled(Shaky):
+    def start(self, ctx):
+        from omnirt.errors import ConfigError
+        raise ConfigError("no weights; name some")
+
 class UnsentFacts(Shaky):
     def facts(self): return {"rate": object()}
 """
@@ -69,15 +77,21 @@ def run(folder: Path, actor: str) -> tuple[int, str]:
         ("Quits", "SystemExit: usage: wrong"),
         ("BadFacts", "KeyError: 'rate'"),
         ("UnsentFacts", "TypeError"),
+        ("Lacking", "it needs the package that brings 'no_such_package', which is not installed: install it"),
+        ("Misled", "no weights; name some"),
     ],
 )
 def test_what_goes_wrong_at_the_start_is_said_once_and_not_tried_again(tmp_path: Path, kind: str, reason: str) -> None:
     status, said = run(tmp_path, f"stages_of_theirs:{kind}")
     assert status == 1
-    last = next(line for line in said.splitlines() if "giving up" in line)
-    assert "shaky" in last
-    assert reason in last
+    *before, last = said.splitlines()
+    assert last.startswith(f"error: shaky: {reason}")
+    assert sum("did not start" in line for line in before) == 1
+    assert sum("giving up" in line for line in before) == 1
+    assert "killed:" not in said
     assert said.count("msg=starting") <= 1
+    assert ("Traceback" in said) == (kind not in ("Lacking", "Misled"))
+    assert "\\n" not in said
     assert not any(line.startswith("Traceback") for line in said.splitlines())
 
 

@@ -13,7 +13,10 @@ from omnirt.actors.models.decoder.pieces import Piece
 from omnirt.actors.models.decoder.rope import rotary_tables
 from omnirt.actors.models.decoder.weights import Weights
 from omnirt.kernels.decoder_packing import DecoderShape, Kept
-from omnirt.kernels.decoder_step import PackedDecoder
+from omnirt.kernels.decoder_step import PackedDecoder, is_compiled
+
+__all__ = ["COMPILING", "NativeDecoder", "is_compiled", "packed", "shape_of"]
+COMPILING = "compiling the kernel (once on this machine, about 20 s)"
 
 
 class NativeDecoder:

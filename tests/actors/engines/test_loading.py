@@ -15,6 +15,18 @@ def test_without_torch_what_needs_it_says_how_to_get_it(checkpoint, monkeypatch,
         LanguageEngine.load(checkpoint, device=device)
 
 
+@pytest.mark.parametrize(
+    ("is_compiled", "packing"),
+    [(True, "packing weights"), (False, "packing weights, compiling the kernel (once on this machine, about 20 s)")],
+)
+def test_what_takes_long_is_said_before_it(checkpoint, monkeypatch, is_compiled, packing):
+    monkeypatch.setattr(native, "is_compiled", lambda: is_compiled)
+    said = []
+    LanguageEngine.load(checkpoint, report=said.append)
+    assert "up to" in said[0]
+    assert said[1:] == [packing, "warming up"]
+
+
 def test_a_mistyped_kind_of_weights_is_refused_with_the_nearest(checkpoint):
     with pytest.raises(ConfigError, match="bfloat16"):
         LanguageEngine.load(checkpoint, dtype="bfloat61")

@@ -9,7 +9,7 @@ import types
 import pytest
 
 from omnirt.actors.models import hub
-from omnirt.actors.models.hub import Unavailable, from_hub, is_complete
+from omnirt.actors.models.hub import Unavailable, Unreachable, from_hub, is_complete
 
 
 class Missing(FileNotFoundError):
@@ -73,6 +73,16 @@ def test_a_cache_that_holds_only_a_part_is_completed(client, checkpoint, tmp_pat
 def test_a_hub_that_is_not_there_is_passed_over(client):
     with pytest.raises(Unavailable, match="cannot be asked: ConnectionError: no network"):
         from_hub("org/name", print)
+
+
+def test_a_hub_that_answers_with_a_refusal_is_one_that_is_there(client):
+    for response, kind in ((None, Unreachable), (object(), Unavailable)):
+        error = OSError("404")
+        error.response = response
+        client.answer = lambda error=error: (_ for _ in ()).throw(error)
+        with pytest.raises(Unavailable) as caught:
+            from_hub("org/name", print)
+        assert type(caught.value) is kind
 
 
 def test_a_hub_that_does_not_answer_in_time_is_passed_over(client, monkeypatch):

@@ -5,7 +5,7 @@ import zipfile
 import pytest
 
 from omnirt.actors.models import gguf, pinned, sources
-from omnirt.actors.models.hub import Unavailable
+from omnirt.actors.models.hub import Unavailable, Unreachable
 from omnirt.actors.models.sources import resolve
 from omnirt.errors import ConfigError
 
@@ -20,7 +20,7 @@ def said():
 @pytest.fixture(autouse=True)
 def no_hub(monkeypatch):
     def from_hub(name, report):
-        raise Unavailable("the hub did not answer within 2 s")
+        raise Unreachable("the hub did not answer within 2 s")
 
     monkeypatch.setattr(sources, "from_hub", from_hub)
 
@@ -89,12 +89,22 @@ def test_a_local_folder_is_taken_as_it_is(checkpoint, said):
 def test_the_first_source_that_has_them_is_taken_and_the_rest_is_explained(checkpoint, tmp_path, said):
     gone = str(tmp_path / "gone")
     assert resolve([gone, "org/name", str(checkpoint)], said.append) == checkpoint
-    reasons = f"not {gone}: there is no such file or folder; not org/name: the hub did not answer within 2 s"
+    reasons = f"not {gone}: there is no such file or folder; the hub was not reachable"
     assert said == [f"weights from {checkpoint} (local); {reasons}"]
 
 
+def test_what_the_hub_says_of_a_repository_is_repeated(checkpoint, monkeypatch, said):
+    def refuse(name, report):
+        raise Unavailable("the hub cannot be asked: 404")
+
+    monkeypatch.setattr(sources, "from_hub", refuse)
+    resolve(["org/name", str(checkpoint)], said.append)
+    assert said == [f"weights from {checkpoint} (local); not org/name: the hub cannot be asked: 404"]
+
+
 def test_when_no_source_has_them_each_reason_is_given(said):
-    with pytest.raises(ConfigError, match=r"no weights found: org/name: the hub did not.*; what is this: there is no"):
+    words = r"no weights found: org/name: the hub did not.*; what is this: there is no.*; let options.weights"
+    with pytest.raises(ConfigError, match=words):
         resolve(["org/name", "what is this"], said.append)
     with pytest.raises(ConfigError, match="name a folder"):
         resolve([], said.append)

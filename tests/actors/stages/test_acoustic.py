@@ -159,6 +159,15 @@ def test_figures_are_spoken_and_with_normalize_off_still_read(acoustic):
     assert frames(off[1]) > 100
 
 
+def test_code_is_announced_and_with_normalize_off_reaches_the_voice(acoustic):
+    text = "Try this:\n```\nprint(one)\n```\nThat is all."
+    on, _ = run(acoustic, admit(acoustic, request(), *text))
+    words, _ = run(acoustic, admit(acoustic, request(), "Try this:\nCode.\nThat is all."))
+    off, _ = run(acoustic, admit(acoustic, request(normalize=False), *text))
+    assert same(on[1], words[1])
+    assert frames(off[1]) > frames(on[1])
+
+
 @pytest.mark.parametrize("speed", [0.25, 0.24999, 0, -1, 4.01, "fast", None, True, float("nan")])
 def test_a_speed_outside_the_range_is_refused_by_name(acoustic, speed):
     if speed == 0.25:

@@ -1,11 +1,13 @@
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 
 from omnirt.actors.engines.language import Produced
 from omnirt.actors.stages.thinker import Thinker, ThinkerOptions
-from omnirt.errors import InvalidRequest, Overloaded
+from omnirt.errors import ConfigError, InvalidRequest, Overloaded
 from omnirt.runtime.stage import Chunk, Context, Request
-from omnirt.wire.payload import Chat, Message, Part, Text, Transcript
+from omnirt.wire.payload import Chat, Message, Part, Prompt, Transcript
 
 CTX = Context("thinker", "cpu", 0, 1, lambda text: None)
 END = 2
@@ -136,7 +138,7 @@ def test_an_answer_begins_before_the_input_is_closed(stage):
 
 
 def test_a_prompt_goes_to_the_model_as_it_is_written(stage):
-    row = admit(stage, request(), Text("<|im_start|>the"), Text(" world"))
+    row = admit(stage, request(), Prompt.of("<|im_start|>the"), Prompt.of(" world"))
     answers(stage, row)
     assert stage._engine.removed[0].prompt == stage._tokenizer.encode("<|im_start|>the world")
 
@@ -173,11 +175,23 @@ def test_a_message_in_which_nothing_was_said_is_the_callers_fault(stage):
     assert caught.value.param == "messages"
 
 
-@pytest.mark.parametrize(("payload", "param"), [(chat("the" * 60), "messages"), (Text("the" * 80), "prompt")])
+@pytest.mark.parametrize(("payload", "param"), [(chat("the" * 60), "messages"), (Prompt.of("the" * 80), "prompt")])
 def test_a_prompt_that_the_context_does_not_hold_is_refused_with_both_numbers(stage, payload, param):
     with pytest.raises(InvalidRequest, match=r"the prompt has \d\d tokens; this model's context holds 64") as caught:
         admit(stage, request(), payload)
     assert caught.value.param == param
+
+
+@pytest.mark.parametrize(("payload", "param"), [(chat("7" * 90_000), "messages"), (Prompt.of("7" * 90_000), "prompt")])
+def test_a_prompt_far_beyond_the_context_is_refused_for_the_price_of_its_beginning(stage, payload, param, monkeypatch):
+    looked_at = []
+    encode = stage._tokenizer._library.encode
+    library = SimpleNamespace(encode=lambda text, **more: looked_at.append(len(text)) or encode(text, **more))
+    monkeypatch.setattr(stage._tokenizer, "_library", library)
+    with pytest.raises(InvalidRequest, match="more than 64 tokens; this model's context") as caught:
+        admit(stage, request(), payload)
+    assert caught.value.param == param
+    assert sum(looked_at) < 2000
 
 
 def test_a_parameter_that_cannot_be_is_refused_before_any_step(stage):
@@ -269,6 +283,15 @@ def test_the_stages_own_system_message_opens_conversations_without_one(make):
     assert text.startswith("<|im_start|>system\nthe world<|im_end|>\n<|im_start|>user\n")
 
 
+def test_the_stages_own_penalties_and_limit_hold_for_requests_that_name_none(make):
+    stage = make(frequency_penalty=0.5, presence_penalty=0.25, max_tokens=4)
+    admit(stage, request(1), chat("hello"))
+    admit(stage, request(2, frequency_penalty=0.0, presence_penalty=0.0, max_tokens=6), chat("hello"))
+    asked = [row.sampling for row in stage._engine.live]
+    asked = [(one.frequency_penalty, one.presence_penalty, one.max_tokens) for one in asked]
+    assert asked == [(0.5, 0.25, 4), (0.0, 0.0, 6)]
+
+
 def test_a_model_without_a_template_takes_prompts_only(stage):
     stage._template = None
     assert stage.facts()["chat"] is False
@@ -282,6 +305,12 @@ def test_it_says_what_it_can(stage, tokenizer_folder):
     assert facts["context"] == 64
     assert facts["model"] == tokenizer_folder.name
     assert {"temperature", "stop", "logprobs", "max_tokens"} <= set(facts["parameters"])
+
+
+@pytest.mark.parametrize("name", ["context", "rows", "prefill_tokens", "cache_blocks", "max_tokens"])
+def test_an_option_that_cannot_be_is_named(make, name):
+    with pytest.raises(ConfigError, match=f"^{name} must be at least [01], not -1$"):
+        make(**{name: -1})
 
 
 def test_weights_may_be_named_more_than_once():

@@ -9,7 +9,7 @@ import pytest
 
 from omnirt.session.service import Submit
 from omnirt.testing.live import ask, in_a_loop, running
-from omnirt.wire.payload import Chat, Message, Part, Text
+from omnirt.wire.payload import Chat, Message, Part, Prompt
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ def chat(text, **params):
 
 
 def prompt(text, **params):
-    return Submit((("prompt", Text(text)),), ("text",), params=params)
+    return Submit((("prompt", Prompt.of(text)),), ("text",), params=params)
 
 
 @pytest.fixture(scope="module")

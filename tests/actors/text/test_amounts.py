@@ -61,6 +61,7 @@ def test_units_follow_the_number_in_the_right_form(written, spoken):
         ("123-45-6789", "one two three, four five, six seven eight nine"),
         ("1/2 and 3/4", "one half and three quarters"),
         ("2 1/2", "two and a half"),
+        ("3 / 4", "three over four"),
         ("24/7", "twenty-four seven"),
         ("16:9", "sixteen to nine"),
         ("1990-1995", "nineteen ninety to nineteen ninety-five"),

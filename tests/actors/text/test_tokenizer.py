@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from omnirt.actors.text.tokenizer import Tokenizer
+from omnirt.actors.text.tokenizer import Tokenizer, TooLongError
 from omnirt.errors import ConfigError, InvalidRequest
 
 POOL = "ab the XY\n\t.,'é中😀<|>im_startend"
@@ -48,6 +48,40 @@ def test_other_text_gives_the_ids_of_the_whole_prompt(tokenizer):
             whole = f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
             parts = guarded(tokenizer, "<|im_start|>user\n", text, "<|im_end|>\n<|im_start|>assistant\n")
             assert parts == tokenizer.encode(whole), text
+
+
+@pytest.mark.parametrize("text", ["7" * 99_000, "hello world " * 9000, " " * 99_000, "😀" * 30_000])
+@pytest.mark.parametrize("special", [True, False])
+def test_what_is_far_too_long_is_noticed_at_its_beginning(tokenizer, text, special):
+    with pytest.raises(TooLongError):
+        tokenizer.encode(text, 32) if special else tokenizer.encode_guarded(f"<|im_start|>{text}", "", 32)
+
+
+def test_a_bound_that_holds_changes_nothing(tokenizer):
+    rng = random.Random(7)
+    for _ in range(200):
+        text = "".join(rng.choice(POOL) for _ in range(rng.randrange(0, 300)))
+        ids = tokenizer.encode(text)
+        assert tokenizer.encode(text, max(1, len(ids))) == ids
+        guard = tokenizer.guard([text])[1]
+        assert tokenizer.encode_guarded(text, guard, max(1, len(ids))) == tokenizer.encode_guarded(text, guard)
+
+
+def test_many_short_pieces_are_bounded_together(tokenizer):
+    with pytest.raises(TooLongError):
+        tokenizer.encode_guarded("<|im_start|>the world" * 99, "", 32)
+
+
+def test_space_that_belongs_to_a_special_token_is_looked_at_once(vocabulary):
+    from tokenizers import AddedToken, decoders, models
+    from tokenizers import Tokenizer as Library
+
+    library = Library(models.BPE({token: at for at, token in enumerate(vocabulary["tokens"])}, []))
+    library.decoder = decoders.ByteLevel()
+    library.add_special_tokens([AddedToken("<a>", special=True, lstrip=True, rstrip=True)])
+    splits = Tokenizer(library)._splits
+    assert [found.span() for found in splits.finditer("x  <a> \n<a> y <a>")] == [(1, 8), (8, 12), (13, 17)]
+    assert splits.search(" " * 300_000) is None  # minutes, when each space is looked at from each
 
 
 def test_special_tokens_that_overlap_are_all_broken(vocabulary):

@@ -60,7 +60,9 @@ def _handler(server: ScriptedServer) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            raw = self.rfile.read(int(self.headers["Content-Length"]))
+            is_json = self.headers["Content-Type"] == "application/json"
+            body = json.loads(raw) if is_json else {"form": raw}
             server.bodies.append({"path": self.path, **body})
             server.headers.append(dict(self.headers))
             answer = server.script(body)

@@ -44,7 +44,7 @@ def test_a_prompt_is_answered_once(scripted, capsys):
 def test_what_comes_through_a_pipe_is_the_question(scripted, capsys, monkeypatch, arguments):
     monkeypatch.setattr("sys.stdin", io.StringIO("from the pipe\n"))
     assert run(*arguments, "--url", scripted.url) == 0
-    assert scripted.bodies[0]["messages"][0]["content"] == "from the pipe\n"
+    assert scripted.bodies[0]["messages"][0]["content"] == "from the pipe"
 
 
 def test_an_empty_question_is_not_sent(scripted, capsys, monkeypatch):
@@ -68,6 +68,7 @@ def test_a_recording_is_a_question(scripted, capsys, tmp_path):
         (("--say", "{tmp}/none.wav"), "cannot use {tmp}/none.wav: No such file"),
         (("--say", "{tmp}/empty"), "is empty"),
         (("--say", "{tmp}/odd"), "cannot tell what kind of audio"),
+        (("hi", "--save", "{tmp}/none/a.wav"), "cannot use {tmp}/none/a.wav: No such file"),
         (("hi", "--save", "{tmp}/a.mp3"), "neither a folder nor a .wav file"),
         (("h\udcff",), "not UTF-8"),
     ],
@@ -97,7 +98,7 @@ def test_the_servers_words_are_printed_and_the_status_is_1(scripted, capsys):
 
 def test_no_server_is_one_line_that_says_how_to_start_one(capsys):
     assert run("hi", "--url", "http://127.0.0.1:9") == 1
-    assert capsys.readouterr().err.endswith("start one with: omnirt run voice\n")
+    assert capsys.readouterr().err.endswith(" run voice\n")
 
 
 def test_the_voice_is_saved_beside_the_text(scripted, capsys, tmp_path):
@@ -212,7 +213,8 @@ def test_ctrl_c_stops_the_answer_and_ctrl_d_leaves(scripted, terminal, tmp_path)
     while not (tmp_path / "a.wav").exists() or (tmp_path / "a.wav").stat().st_size < 44:
         time.sleep(0.01)
     talk.interrupt()
-    talk.expect("(stopped)")
+    assert talk.expect("a.wav: ").endswith(f"\r\n{tmp_path}/")
+    assert talk.expect("(stopped)").count("\n") == 1
     assert scripted.gone.wait(PATIENCE_S)
     with wave.open(str(tmp_path / "a.wav")) as file:
         assert 0 < file.getnframes() <= 4800
@@ -230,7 +232,7 @@ def test_ctrl_c_at_the_prompt_asks_again_and_quit_leaves(terminal):
     talk.until_it_waits()
     talk.interrupt()
     talk.expect("> ")
-    talk.type("/quit\n")
+    talk.type("/quit now\n")
     assert talk.process.wait(PATIENCE_S) == 0
 
 
@@ -250,7 +252,8 @@ def test_commands_save_the_talk_and_the_voice_and_ask_with_recordings(scripted, 
     scripted.script = lambda _: scripted.saying("hi", sound=bytes(4800))
     talk = terminal("--save", str(tmp_path / "answers"))
     talk.type(f"/say {tmp_path}/q.wav what is it?\n")
-    talk.expect("s of speech")
+    assert talk.expect(" s of speech").rpartition("hi")[2].startswith(f"\r\n{tmp_path}/answers/answer-1.wav: ")
+    assert talk.expect("> ").count("\n") == 1
     for name in ("talk.txt", "talk.json", "voice.wav"):
         talk.type(f"/save {tmp_path}/{name}\n")
         talk.expect("messages" if name.startswith("talk") else "voice.wav: ")
@@ -260,6 +263,11 @@ def test_commands_save_the_talk_and_the_voice_and_ask_with_recordings(scripted, 
     assert [part["type"] for part in messages[0]["content"]] == ["text", "input_audio"]
     with wave.open(str(tmp_path / "voice.wav")) as file:
         assert file.getnframes() == 2400
+    talk.type(f"/save {tmp_path}/talk.mp3\n")
+    talk.expect("the conversation takes .txt, .md, .markdown, .json")
+    assert not (tmp_path / "talk.mp3").exists()
+    talk.type("/say hello\n")
+    talk.expect("cannot use hello: No such file or directory (/say takes a recording)")
     talk.type("/nothing\n")
     talk.expect("there is no /nothing")
 

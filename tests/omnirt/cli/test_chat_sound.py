@@ -78,6 +78,13 @@ def test_a_folder_is_made_and_nothing_in_it_written_over(tmp_path):
         Places(str(tmp_path / "a.mp3"))
 
 
+def test_a_place_is_checked_before_anything_is_asked(tmp_path):
+    (tmp_path / "file").touch()
+    for place in ("none/a.wav", "file/a.wav", "file/folder"):
+        with pytest.raises(SoundError, match=f"cannot use {tmp_path}/{place}: No"):
+            Places(str(tmp_path / place))
+
+
 def speak(command, *sounds, finish=True):
     async def run():
         speaker = Speaker(command)

@@ -39,8 +39,13 @@ def test_a_request_names_only_what_was_asked_for():
 
 def test_text_is_written_as_it_comes(scripted):
     answer, written, _, error = turn(arguments(url=scripted.url))
-    assert (written, answer.text, error) == (["hello", " there"], "hello there", "")
+    assert (written, answer.text, error) == (["hello", " there", "\n"], "hello there", "")
     assert scripted.bodies[0]["path"] == "/v1/chat/completions"
+
+
+def test_a_text_that_ends_its_line_is_left_as_it_is(scripted):
+    scripted.script = lambda _: scripted.saying("hello\n")
+    assert turn(arguments(url=scripted.url))[1] == ["hello\n"]
 
 
 def test_the_voice_is_kept_and_remembered(scripted, tmp_path, capsys):

@@ -66,9 +66,20 @@ def test_too_few_descriptors_fail(monkeypatch):
     assert (result.level, result.fix[:10]) == ("fail", "ulimit -n ")
 
 
-def test_more_threads_than_cores_are_a_warning():
+def test_a_node_with_more_threads_than_cores_is_a_warning():
     assert doctor.cores(load_plan("maze", (), ["node.hub.threads=10000"])).level == "warn"
     assert doctor.cores(load_plan("maze")).level == "ok"
+
+
+def test_nodes_may_have_more_threads_in_all_than_there_are_cores(monkeypatch):
+    monkeypatch.setattr(doctor.os, "sched_getaffinity", lambda pid: {0, 1})
+    assert doctor.cores(load_plan("voice")) == Result("ok", "2 to use, 6 threads in all")
+
+
+def test_help_says_what_the_status_means(capsys):
+    with pytest.raises(SystemExit):
+        main(["doctor", "--help"])
+    assert "Exit status: 0 all ok, 1 a warning" in capsys.readouterr().out
 
 
 def test_our_folders_are_not_importable_by_their_bare_names(monkeypatch):

@@ -10,7 +10,9 @@ from omnirt.cli import run
 from omnirt.errors import ConfigError
 from omnirt.gateway.config import GatewayConfig
 from omnirt.pipeline.deploy import load_plan
+from omnirt.session.service import ServiceState
 
+ONCE_MORE = "ctrl-c once more to stop at once"
 URL = "http://127.0.0.1:8091"
 
 
@@ -68,7 +70,8 @@ def test_a_length_is_a_number_of_seconds(capsys, length):
         ("echo", []),
     ],
 )
-def test_what_to_try_is_what_the_pipeline_can_do(pipeline, tried):
+def test_what_to_try_is_what_the_pipeline_can_do(pipeline, tried, monkeypatch):
+    monkeypatch.setattr(run, "called", lambda: "omnirt")
     lines = [shlex.split(line) for line in run.what_to_try(load_plan(pipeline), URL)]
     named = [line[1] if line[0] == "omnirt" else line[2].partition("/v1/")[2] for line in lines]
     assert named == tried
@@ -76,3 +79,19 @@ def test_what_to_try_is_what_the_pipeline_can_do(pipeline, tried):
         assert line[line.index("--url") + 1] == URL if line[0] == "omnirt" else line[2].startswith(URL)
         if "-d" in line:
             assert json.loads(line[line.index("-d") + 1])
+
+
+@pytest.mark.parametrize(
+    ("running", "waiting", "said"),
+    [
+        (0, 0, "draining: no request running; "),
+        (1, 0, "draining: 1 request running, 30 s at most; "),
+        (4, 2, "draining: 4 requests running, 2 waiting, 30 s at most; "),
+    ],
+)
+def test_a_drain_says_what_it_waits_for_and_how_long(running, waiting, said, capsys):
+    head = argparse.Namespace(
+        plan=load_plan("echo"), drain=lambda: None, state=lambda: ServiceState("draining", (), running, waiting, 8)
+    )
+    run._Stopper(head)()
+    assert capsys.readouterr().err == f"{said}{ONCE_MORE}\n"

@@ -1,12 +1,14 @@
 """`omnirt say` against a live gateway."""
 
 import argparse
+import io
 import os
 import wave
 
 import pytest
 
 from omnirt.cli import say
+from omnirt.cli.called import called
 from omnirt.gateway.config import GatewayConfig
 from omnirt.testing.live_gateway import LiveGateway
 from omnirt.testing.scripted_service import Fail, Say, ScriptedService, tone
@@ -48,7 +50,7 @@ def test_the_ending_chooses_the_format(server, tmp_path, name, start):
 
 def test_no_server_says_how_to_start_one(tmp_path, capsys):
     assert run("hello", "-o", str(tmp_path / "a.wav"), "--url", "http://127.0.0.1:9") == 1
-    assert "omnirt run speech" in capsys.readouterr().err
+    assert f"{called()} run speech" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -65,8 +67,12 @@ def test_an_answer_that_breaks_off_leaves_no_file(server, tmp_path, capsys):
 
 
 def test_a_place_that_cannot_be_written_is_named(server, tmp_path, capsys):
-    assert run("hello", "-o", str(tmp_path / "none" / "a.wav"), "--url", server.url) == 1
-    assert "cannot use" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    for folder in ("none", "file"):
+        target = str(tmp_path / folder / "a.wav")
+        assert run("hello", "-o", target, "--url", server.url) == 1
+        assert f"cannot use {target}: No" in capsys.readouterr().err
+    assert server.service.submitted == []
 
 
 def test_something_that_is_not_a_url_is_named(tmp_path, capsys):
@@ -74,11 +80,10 @@ def test_something_that_is_not_a_url_is_named(tmp_path, capsys):
     assert "nonsense is not a URL" in capsys.readouterr().err
 
 
-def test_standard_output_and_input_are_files_too(server, monkeypatch, capfdbinary):
-    import io
-
-    monkeypatch.setattr("sys.stdin", io.StringIO("x" * 20))
-    assert run("-", "-o", "-", "--format", "pcm", "--url", server.url) == 0
+@pytest.mark.parametrize("text", [("-",), ()])
+def test_standard_output_and_input_are_files_too(server, monkeypatch, capfdbinary, text):
+    monkeypatch.setattr("sys.stdin", io.StringIO("x" * 20 + "\n"))
+    assert run(*text, "-o", "-", "--format", "pcm", "--url", server.url) == 0
     assert len(capfdbinary.readouterr().out) == 48_000
 
 
@@ -112,10 +117,24 @@ def test_a_link_stays_a_link(server, tmp_path):
     assert (tmp_path / "real.wav").read_bytes().startswith(b"RIFF")
 
 
+def test_a_terminal_is_not_waited_at_for_a_text(server, monkeypatch, capsys):
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", terminal)
+    assert run("--url", server.url) == 1
+    assert "there is no text" in capsys.readouterr().err
+
+
+def test_an_ending_of_no_format_needs_the_format_named(server, tmp_path):
+    assert run("hi", "-o", str(tmp_path / "a.xyz"), "--format", "flac", "--url", server.url) == 0
+    assert (tmp_path / "a.xyz").read_bytes().startswith(b"fLaC")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("hi", "-o", "{tmp}"), "is a directory"),
+        (("hi", "-o", "a.xyz"), "a.xyz ends in no audio format"),
         (("hi", "--key-file", "{tmp}/empty"), "holds no key"),
         (("hi", "--key-file", "{tmp}/binary"), "something else than keys"),
         (("hi", "--url", "ftp://127.0.0.1"), "is not a URL"),

@@ -18,9 +18,20 @@ def ask(url, key_file=None):
 
 def test_no_server_says_how_to_start_one():
     with pytest.raises(
-        ServerError, match=r"no server answers at http://127\.0\.0\.1:9; start one with: omnirt run voice"
+        ServerError, match=r"no server answers at http://127\.0\.0\.1:9; start one with: .*omnirt\S* run voice"
     ):
         ask("http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/", "//v1//"])
+def test_the_url_may_be_the_one_that_clients_of_the_api_are_given(scripted, end):
+    ask(scripted.url + end)
+    assert scripted.bodies[0]["path"] == "/v1/chat/completions"
+
+
+def test_only_one_v1_at_the_end_is_ours():
+    assert server.base("http://h/v1/v1/") == "http://h/v1"
+    assert server.base("http://h/xv1") == "http://h/xv1"
 
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://127.0.0.1"])

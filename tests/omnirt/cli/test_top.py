@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from omnirt.cli import top
+from omnirt.cli.called import called
 from omnirt.gateway.config import GatewayConfig
 from omnirt.testing.live_gateway import PATIENCE_S, LiveGateway
 from omnirt.testing.scripted_service import ScriptedService
@@ -33,7 +34,7 @@ def run(*arguments):
 @pytest.mark.parametrize("once", [["--once"], []])
 def test_without_a_terminal_or_with_once_it_is_one_table(gateway, capsys, once):
     gateway.speak("x" * 20)
-    assert run("--url", gateway.url + "/", *once) == 0
+    assert run("--url", gateway.url + "/v1/", *once) == 0
     out = capsys.readouterr().out
     assert out.startswith("speech: healthy   running 0 of 64")
     assert "\x1b" not in out
@@ -51,7 +52,7 @@ def test_a_server_that_cannot_serve_has_a_table_with_the_reason(gateway, capsys)
 
 def test_no_server_says_how_to_start_one(capsys):
     assert run("--url", "http://127.0.0.1:9", "--once") == 1
-    assert "no server answers at http://127.0.0.1:9; start one with: omnirt run" in capsys.readouterr().err
+    assert f"no server answers at http://127.0.0.1:9; start one with: {called()} run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://example.com", "http://"])
@@ -68,6 +69,12 @@ def test_a_key_is_sent_where_the_server_wants_one(tmp_path, capsys):
         assert run("--url", gateway.url, "--once") == 1
         assert "refused (401)" in capsys.readouterr().err
         assert run("--url", gateway.url, "--once", "--key-file", str(keys)) == 0
+
+
+def test_the_help_says_what_the_short_names_mean(capsys):
+    with pytest.raises(SystemExit):
+        run("--help")
+    assert "stale: chunks of ended requests" in " ".join(capsys.readouterr().out.split())
 
 
 class Terminal:

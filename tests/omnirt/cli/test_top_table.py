@@ -5,7 +5,7 @@ import math
 import pytest
 
 from omnirt.cli.top_scrape import Scrape, parse
-from omnirt.cli.top_table import count, number, seconds, table
+from omnirt.cli.top_table import LEGEND, count, number, seconds, table
 
 S = 1_000_000_000
 
@@ -49,11 +49,24 @@ def test_rates_are_of_what_grew_and_times_of_what_was_seen():
     assert lines[0] == "speech: healthy   running 1 of 16   waiting 2"
     assert lines[1].startswith("2.00 req/s   0 tokens/s   4.00 s of audio/s")
     (speech,) = [line for line in lines if line.startswith("speech  ")]
-    assert speech.split() == ["speech", "2.00", "3", "-", "-", "0.10s", "0.20s", "-", "-"]
+    assert speech.split() == ["speech", "2.00", "3", "0", "-", "-", "0.10s", "0.20s", "-", "-"]
     (voice,) = [line for line in lines if line.startswith("voice ")]
     assert voice.split() == ["voice", "ready", "1/1", "0", "1", "4", "45.0", "75%", "45.0", "12.3k"]
     (link,) = [line for line in lines if line.startswith("voice.0 > head")]
     assert link.split() == ["voice.0", ">", "head", "50%", "512", "1024", "2%", "1", "64"]
+
+
+def test_a_client_that_left_is_no_failure():
+    gone = ['omnirt_requests_total{outcome="client_gone",surface="speech"} 7']
+    (speech,) = [line for line in table(scrape(extra=gone), None, None) if line.startswith("speech  ")]
+    assert speech.split()[2:4] == ["3", "7"]
+
+
+def test_the_short_names_are_explained_where_there_is_room():
+    lines = table(scrape(), None, None)
+    assert lines[-1] == LEGEND
+    assert LEGEND in table(scrape(), None, None, 80, len(lines))
+    assert LEGEND not in table(scrape(), None, None, 80, len(lines) - 1)
 
 
 def test_the_first_look_has_no_rates():

@@ -15,7 +15,7 @@ from omnirt.gateway.errors import ApiError
 from omnirt.testing.live_gateway import LiveGateway
 from omnirt.testing.scripted_chat import HONOURED, chatting
 from omnirt.testing.scripted_service import Fail, SayText, ScriptedService, Wait
-from omnirt.wire.payload import Text, TokenLogprob
+from omnirt.wire.payload import TokenLogprob
 
 RULES = CompletionRules(honoured=frozenset(HONOURED))
 
@@ -117,8 +117,17 @@ def test_one_prompt_gets_one_answer(gateway):
     usage = answer["usage"]
     assert (usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]) == (14, 3, 17)
     submit = gateway.service.submitted[-1]
-    assert submit.inputs == (("prompt", Text("once upon a time")),)
+    ((modality, prompt),) = submit.inputs
+    assert (modality, prompt.text()) == ("prompt", "once upon a time")
     assert submit.outputs == ("text",)
+
+
+def test_a_prompt_that_its_edge_does_not_carry_is_refused_before_it_is_sent(gateway):
+    prompt = "\u4e2d" * 400_000  # few enough characters
+    before = len(gateway.service.submitted)
+    refused = complete(gateway, prompt=["x", prompt]).error()
+    assert (refused["param"], refused["message"]) == ("prompt", "prompt has 1200000 bytes; this model takes 1048576.")
+    assert len(gateway.service.submitted) == before
 
 
 def test_answers_come_prompt_by_prompt(gateway):
@@ -138,7 +147,7 @@ def events_of(answer):
 
 def test_a_stream_is_the_same_in_pieces(gateway):
     gateway.service.script = lambda submit: [
-        step for word in submit.inputs[0][1].text.split() for step in (SayText(word), Wait(0.005))
+        step for word in submit.inputs[0][1].text().split() for step in (SayText(word), Wait(0.005))
     ]
     events = events_of(complete(gateway, prompt=["a b", "c d"], stream=True, stream_options={"include_usage": True}))
     for index, text in enumerate(("ab", "cd")):

@@ -17,7 +17,16 @@ from omnirt.errors import (
     StageLost,
     Unsupported,
 )
-from omnirt.gateway.errors import MESSAGE_CHARS_MAX, Refusal, invalid, payload_of, refusal_of, response_of, too_large
+from omnirt.gateway.errors import (
+    MESSAGE_CHARS_MAX,
+    Refusal,
+    invalid,
+    payload_of,
+    refusal_of,
+    response_of,
+    too_large,
+    unknown_route,
+)
 
 CALLER, SERVER, RATE = "invalid_request_error", "server_error", "rate_limit_error"
 
@@ -98,3 +107,14 @@ def test_the_answer_is_json():
     assert (response.status, response.content_type, response.headers["Allow"]) == (404, "application/json", "GET")
     assert json.loads(response.body)["error"]["code"] == "c"
     assert response.keep_alive is False
+
+
+@pytest.mark.parametrize("path", ["/v1/v1/models", "/v1//v1/models", "/v1/v1"])
+def test_an_unknown_route_is_named_and_so_is_a_doubled_version(path):
+    assert unknown_route("GET", path).message == f"There is no GET {path} here. The base URL may contain /v1 twice."
+
+
+@pytest.mark.parametrize("path", ["/v1/nope", "/v1/v10", "/a/v1/v1"])
+def test_another_unknown_route_is_only_named(path):
+    assert unknown_route("GET", path).message == f"There is no GET {path} here."
+    assert len(unknown_route("GET", path * 1000).message) < MESSAGE_CHARS_MAX

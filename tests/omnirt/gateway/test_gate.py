@@ -231,3 +231,16 @@ def test_what_is_not_http_is_at_most_a_line_of_news(gateway, caplog, request_byt
 def test_what_can_be_got_can_be_asked_for_its_head(gateway, path):
     answer = gateway.ask("HEAD", path)
     assert (answer.status, answer.body) == (200, b"")
+
+
+def test_an_unknown_route_is_logged_by_its_path_and_counted_without(gateway, caplog):
+    caplog.set_level(logging.INFO, "omnirt.gateway")
+    answer = gateway.ask("GET", "/v1/v1/nope?key=secret")
+    assert (answer.status, answer.error()["message"]) == (
+        404, "There is no GET /v1/v1/nope here. The base URL may contain /v1 twice.",
+    )  # fmt: skip
+    said = [record.getMessage() for record in caplog.records if record.name == "omnirt.gateway"]
+    assert said == ["GET /v1/v1/nope"]
+    figures = gateway.ask("GET", "/metrics").body.decode()
+    assert 'omnirt_http_requests_total{route="none",status="404"}' in figures
+    assert "nope" not in figures

@@ -12,7 +12,7 @@ import pytest
 from omnirt.errors import DeviceLost, Failure, OmnirtError, StageFailed
 from omnirt.ids import Fence
 from omnirt.runtime import cell as cell_module
-from omnirt.runtime.cell import Cell
+from omnirt.runtime.cell import ADMIT_NS, Cell
 from omnirt.runtime.stage import Chunk as StageChunk
 from omnirt.runtime.stage import Context, Emission, EngineStage, NoOptions, Request, Stage
 from omnirt.wire.messages import REPORTS_BYTES_MAX, Chunk, Close, Credit, End, Open, Record
@@ -663,6 +663,50 @@ def test_an_engine_that_refuses_input_fails_that_request_only() -> None:
     world.run()
     assert [request for request, _ in world.shell.failures] == [1]
     assert world.out(2) == ["1"]
+
+
+class SlowReader(Counter):
+    """Reads for a long time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shell = Shell()
+
+    def admit(self, ctx: Context, chunk: StageChunk) -> None:
+        super().admit(ctx, chunk)
+        self.shell.now += 2 * ADMIT_NS
+
+
+def test_an_engine_that_reads_slowly_reads_for_one_request_a_step_and_the_others_go_on() -> None:
+    world = World(SlowReader())
+    world.stage.shell = world.shell
+    for request in (1, 2, 3):
+        world.open(request)
+    world.chunk(1, "3")
+    world.cell.step()
+    world.chunk(2, "3")
+    world.chunk(3, "3")
+    world.cell.step()
+    assert world.stage.calls == [("admit", "3"), [1], ("admit", "3"), [1, 2]]
+    world.run()
+    assert [world.out(request) for request in (1, 2, 3)] == [["1", "2"]] * 3  # as far as the credit goes
+    assert world.stage.calls.count(("admit", "3")) == 3
+
+
+def test_a_request_that_is_closed_while_a_step_puts_it_off_is_unknown_to_the_stage() -> None:
+    world = World(SlowReader())
+    world.stage.shell = world.shell
+    for request in (1, 2):
+        world.open(request)
+        world.chunk(request, "3")
+    world.shell.holds = True
+    world.cell.step()
+    world.close(2)
+    forgotten: list[int] = []
+    world.stage.forget = lambda ctx, request: forgotten.append(request.id)
+    world.shell.held.pop()()
+    world.close(1)
+    assert forgotten == [1]
 
 
 # ---------------------------------------------------------------- what operators see

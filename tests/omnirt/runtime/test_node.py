@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from omnirt.runtime.node import NodeProcess
+from omnirt.errors import ConfigError, StageFailed
+from omnirt.pipeline.deploy import load_plan
+from omnirt.runtime.node import NodeProcess, _load_error
 
 
 class Loop:
@@ -92,3 +94,19 @@ def test_a_doorbell_without_a_record_leaves_the_node_wakeable(node: Any) -> None
     node._pump(link)
     node.wake()
     assert len(node._loop.due) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (ConfigError("no weights"), ConfigError, "no weights"),
+        (ModuleNotFoundError("no", name="no_such.part"), ConfigError, "'no_such', which is not installed: pip"),
+        (ModuleNotFoundError("no module named json.x", name="json.x"), StageFailed, "ModuleNotFoundError: no module"),
+        (KeyError("rate"), StageFailed, "KeyError: 'rate'"),
+    ],
+)
+def test_a_stage_that_does_not_start_says_why(error: Exception, kind: type, words: str) -> None:
+    why = _load_error(error, load_plan("echo").stages[0])
+    assert type(why) is kind
+    assert why.stage == "echo"
+    assert words in why.message
