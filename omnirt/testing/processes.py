@@ -95,9 +95,11 @@ def descriptors(pid: int | str = "self") -> int:
     return len(os.listdir(_PROC / str(pid) / "fd"))
 
 
-def voluntary_switches(of: Iterable[int]) -> dict[int, int]:
-    """Times each process went to sleep, all its threads together: an idle one has no reason to wake for the next."""
-    return {pid: sum(_field(task / "status", "voluntary_ctxt_switches") for task in _tasks(pid)) for pid in of}
+def voluntary_switches(of: Iterable[int], *, loops_only: bool = False) -> dict[int, int]:
+    """Times each process went to sleep: an idle one has no reason to wake for the next. All its threads together, or
+    only the one that runs its loop."""
+    threads = {pid: [_PROC / str(pid)] if loops_only else _tasks(pid) for pid in of}
+    return {pid: sum(_field(task / "status", "voluntary_ctxt_switches") for task in threads[pid]) for pid in of}
 
 
 def heap_bytes(pid: int) -> int:
