@@ -61,16 +61,8 @@ def compile_source(source: str, names: Mapping[str, int]) -> bytes:
 class Kernel:
     """One kernel of a module, with its launch shape."""
 
-    def __init__(
-        self,
-        sources: Sequence[Path],
-        name: str,
-        names: Mapping[str, int],
-        *,
-        blocks: int,
-        threads: int,
-        shared_bytes: int,
-    ) -> None:
+    def __init__(self, sources: Sequence[Path], name: str, names: Mapping[str, int], *, blocks: int, threads: int,
+                 shared_bytes: int) -> None:
         if shared_bytes > SHARED_BYTES_MAX:
             raise CudaError(f"{name} needs {shared_bytes} bytes of shared memory; a block has {SHARED_BYTES_MAX}")
         self._driver = ctypes.CDLL("libcuda.so.1")
@@ -86,20 +78,9 @@ class Kernel:
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         values = (ctypes.c_void_p * 1)(ctypes.addressof(argument))
         one = ctypes.c_uint(1)
-        self._check(
-            self._driver.cuLaunchCooperativeKernel(
-                self._function,
-                ctypes.c_uint(self._blocks),
-                one,
-                one,
-                ctypes.c_uint(self._threads),
-                one,
-                one,
-                ctypes.c_uint(self._shared_bytes),
-                stream,
-                values,
-            )
-        )
+        self._check(self._driver.cuLaunchCooperativeKernel(
+            self._function, ctypes.c_uint(self._blocks), one, one, ctypes.c_uint(self._threads), one, one,
+            ctypes.c_uint(self._shared_bytes), stream, values))
 
     @staticmethod
     def _check(status: int) -> None:

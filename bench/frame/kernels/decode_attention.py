@@ -33,24 +33,12 @@ class Room:
     @staticmethod
     def make(rows: int, heads: int, parts: int, device: torch.device | str) -> Room:
         size = rows * heads * parts
-        return Room(
-            parts,
-            torch.empty(size * 2 * D, device=device),
-            torch.empty(size * 4, device=device),
-            torch.zeros(rows * heads, device=device, dtype=torch.int32),
-        )
+        return Room(parts, torch.empty(size * 2 * D, device=device), torch.empty(size * 4, device=device),
+                    torch.zeros(rows * heads, device=device, dtype=torch.int32))
 
 
-def reference(
-    mixed: Tensor,
-    q_norm: Tensor,
-    k_norm: Tensor,
-    cosines: Tensor,
-    sines: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    positions: Tensor,
-) -> Tensor:
+def reference(mixed: Tensor, q_norm: Tensor, k_norm: Tensor, cosines: Tensor, sines: Tensor, keys: Tensor,
+              values: Tensor, positions: Tensor) -> Tensor:
     """Writes the caches at `positions` and returns [c, 2 * h * d], in float32."""
     rows, heads = keys.shape[:2]
     q, k, v = mixed.float().view(rows, -1, D).split([2 * heads, heads, heads], 1)
@@ -78,27 +66,10 @@ def _turned(at, norm, cosine, sine):
 
 
 @triton.jit(do_not_specialize=["FIXED"])
-def _attend(
-    mixed,
-    q_norm,
-    k_norm,
-    cosines,
-    sines,
-    keys,
-    values,
-    positions,
-    out,
-    part_mixed,
-    part_weights,
-    counts,
-    LENGTH,
-    FIXED,
-    H: tl.constexpr,
-    PARTS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+def _attend(mixed, q_norm, k_norm, cosines, sines, keys, values, positions, out, part_mixed, part_weights, counts,
+            LENGTH, FIXED, H: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr):
     c, h, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    d, two = tl.arange(0, 64), tl.arange(0, 16)  # two real query rows, padded to the tensor core's least
+    d, two = tl.arange(0, 64), tl.arange(0, 16)          # two real query rows, padded to the tensor core's least
     n = FIXED
     if FIXED < 0:
         n = tl.load(positions + c).to(tl.int32)
@@ -158,50 +129,17 @@ def _attend(
             for head in tl.static_range(2):
                 m = tl.load(part_weights + (first_part + p) * 4 + 2 * head, cache_modifier=".cg")
                 s = tl.load(part_weights + (first_part + p) * 4 + 2 * head + 1, cache_modifier=".cg")
-                y = tl.load(
-                    part_mixed + (first_part + p)[:, None] * 256 + head * 128 + dd[None, :], cache_modifier=".cg"
-                )
+                y = tl.load(part_mixed + (first_part + p)[:, None] * 256 + head * 128 + dd[None, :], cache_modifier=".cg")
                 w = tl.exp(m - tl.max(m, 0))
-                tl.store(
-                    out + (c * 2 * H + 2 * h + head) * 128 + dd,
-                    (tl.sum(y * w[:, None], 0) / tl.sum(w * s, 0)).to(tl.bfloat16),
-                )
+                tl.store(out + (c * 2 * H + 2 * h + head) * 128 + dd,
+                         (tl.sum(y * w[:, None], 0) / tl.sum(w * s, 0)).to(tl.bfloat16))
             tl.store(counts + c * H + h, 0)
 
 
-def attend(
-    mixed: Tensor,
-    q_norm: Tensor,
-    k_norm: Tensor,
-    cosines: Tensor,
-    sines: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    positions: Tensor,
-    out: Tensor,
-    room: Room,
-    fixed: int = -1,
-) -> None:
+def attend(mixed: Tensor, q_norm: Tensor, k_norm: Tensor, cosines: Tensor, sines: Tensor, keys: Tensor, values: Tensor,
+           positions: Tensor, out: Tensor, room: Room, fixed: int = -1) -> None:
     """keys, values [c, h, l, d]; mixed [c, 4 * h * d]; `fixed` is a position known when the graph is captured."""
     rows, heads, length = keys.shape[:3]
     block = 32 if length < 64 or room.parts > 1 else 64
-    _attend[(rows, heads, room.parts)](
-        mixed,
-        q_norm,
-        k_norm,
-        cosines,
-        sines,
-        keys,
-        values,
-        positions,
-        out,
-        room.mixed,
-        room.weights,
-        room.counts,
-        length,
-        fixed,
-        heads,
-        room.parts,
-        block,
-        num_warps=4,
-    )
+    _attend[(rows, heads, room.parts)](mixed, q_norm, k_norm, cosines, sines, keys, values, positions, out, room.mixed,
+                                       room.weights, room.counts, length, fixed, heads, room.parts, block, num_warps=4)

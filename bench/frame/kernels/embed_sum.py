@@ -15,9 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 
-def reference(
-    codes_cn: Tensor, embeddings: list[Tensor], text_ctw: Tensor, text_lengths_c: Tensor, steps_c: Tensor
-) -> Tensor:
+def reference(codes_cn: Tensor, embeddings: list[Tensor], text_ctw: Tensor, text_lengths_c: Tensor, steps_c: Tensor) -> Tensor:
     rows = torch.arange(codes_cn.shape[0], device=codes_cn.device)
     line = torch.minimum(steps_c.long(), text_lengths_c.long() - 1)
     total = text_ctw[rows, line].float()
@@ -27,21 +25,7 @@ def reference(
 
 
 @triton.jit
-def _embed(
-    codes,
-    first_table,
-    tables,
-    text,
-    lengths,
-    steps,
-    positions,
-    out,
-    LINES,
-    V,
-    N: tl.constexpr,
-    W: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+def _embed(codes, first_table, tables, text, lengths, steps, positions, out, LINES, V, N: tl.constexpr, W: tl.constexpr, BLOCK: tl.constexpr):
     c, w = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     step = tl.load(steps + c)
     line = tl.minimum(step, tl.load(lengths + c) - 1)
@@ -60,31 +44,9 @@ def _count(steps, positions, rows, BLOCK: tl.constexpr):
     tl.store(positions + c, tl.load(positions + c, c < rows, 0) + 1, c < rows)
 
 
-def embed_frame(
-    codes_cn: Tensor,
-    first_table: Tensor,
-    tables_nvw: Tensor,
-    text_ctw: Tensor,
-    text_lengths_c: Tensor,
-    steps_c: Tensor,
-    positions_c: Tensor,
-    out_cw: Tensor,
-) -> None:
+def embed_frame(codes_cn: Tensor, first_table: Tensor, tables_nvw: Tensor, text_ctw: Tensor, text_lengths_c: Tensor,
+                steps_c: Tensor, positions_c: Tensor, out_cw: Tensor) -> None:
     rows, width = out_cw.shape
-    _embed[(rows, 2)](
-        codes_cn,
-        first_table,
-        tables_nvw,
-        text_ctw,
-        text_lengths_c,
-        steps_c,
-        positions_c,
-        out_cw,
-        text_ctw.shape[1],
-        tables_nvw.shape[1],
-        codes_cn.shape[1],
-        width,
-        width // 2,
-        num_warps=8,
-    )
+    _embed[(rows, 2)](codes_cn, first_table, tables_nvw, text_ctw, text_lengths_c, steps_c, positions_c, out_cw,
+                      text_ctw.shape[1], tables_nvw.shape[1], codes_cn.shape[1], width, width // 2, num_warps=8)
     _count[(1,)](steps_c, positions_c, rows, triton.next_power_of_2(rows), num_warps=1)

@@ -26,19 +26,8 @@ from torch import Tensor
 
 from cuda_module import Kernel
 from philox import uniform
-from tile_packing import (
-    BLOCKS,
-    PART_BYTES,
-    WARPS,
-    by_outputs,
-    by_parts,
-    byte_chunks,
-    byte_fragments,
-    chunks,
-    fragments,
-    gate_and_up,
-    quantize,
-)
+from tile_packing import (BLOCKS, PART_BYTES, WARPS, by_outputs, by_parts, byte_chunks, byte_fragments, chunks, fragments,
+                          gate_and_up, quantize)
 
 EPS = 1e-6
 HEADS, KV_HEADS, HEAD_DIM = 16, 8, 128
@@ -132,25 +121,16 @@ def sample_reference(logits_cv: Tensor, codebook: int, sampling: Sampling) -> Te
     ordered = rounded.sort(-1, descending=True).values
     kept = rounded >= ordered.gather(1, keep - 1)
     mass = torch.where(kept, ((rounded - ordered[:, :1]) / heat.clamp(min=1e-6)).exp(), 0)
-    above = (
-        torch.stack([torch.where(rounded > edge[:, None], mass, 0).sum(-1) for edge in rounded.unbind(1)], 1)
-        if bool((sampling.top_p < 1).any())
-        else torch.zeros_like(mass)
-    )
+    above = torch.stack([torch.where(rounded > edge[:, None], mass, 0).sum(-1) for edge in rounded.unbind(1)], 1) \
+        if bool((sampling.top_p < 1).any()) else torch.zeros_like(mass)
     kept &= (above < sampling.top_p[:, None] * mass.sum(-1, keepdim=True)) | (sampling.top_p[:, None] >= 1)
     noise = -(-uniform(sampling.seed, sampling.step, codebook, vocab).log()).log()
     drawn = torch.where(kept, rounded / heat.clamp(min=1e-6) + noise, -1e30).argmax(-1)
     return torch.where(sampling.temperature > 0, drawn, logits_cv.argmax(-1))
 
 
-def reference(
-    shape: PredictorShape,
-    weights: PredictorWeights,
-    hidden_cw: Tensor,
-    codes_cn: Tensor,
-    sampling: Sampling | None,
-    dtype: torch.dtype = torch.float32,
-) -> tuple[Tensor, Tensor]:
+def reference(shape: PredictorShape, weights: PredictorWeights, hidden_cw: Tensor, codes_cn: Tensor,
+              sampling: Sampling | None, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
     """(codes [c, n], logits [n-1, c, v]). Without `sampling` the codes are taken as given."""
     codes, logits = codes_cn.clone(), []
     rows, device = hidden_cw.shape[0], hidden_cw.device
@@ -164,9 +144,7 @@ def reference(
         for layer, cache in zip(weights.layers, caches, strict=True):
             x = layer_reference(x, layer, cache, (cosines[step], sines[step]))
         if step:
-            out = nn.linear(
-                nn.rms_norm(x, x.shape[-1:], weights.norm.to(dtype), EPS), weights.heads[step - 1].to(dtype)
-            )
+            out = nn.linear(nn.rms_norm(x, x.shape[-1:], weights.norm.to(dtype), EPS), weights.heads[step - 1].to(dtype))
             logits.append(out.float())
             if sampling:
                 codes[:, step] = sample_reference(logits[-1], step, sampling).to(codes.dtype)
@@ -175,10 +153,8 @@ def reference(
 
 # ---------------------------------------------------------------- the kernel
 
-_POINTERS = (
-    "layers projection heads owned scales tables hidden bias head_norms rotary codes mail "
-    "temperature top_p top_k step seed logits"
-).split()
+_POINTERS = ("layers projection heads owned scales tables hidden bias head_norms rotary codes mail "
+             "temperature top_p top_k step seed logits").split()
 
 
 class _Arguments(ctypes.Structure):
@@ -194,17 +170,10 @@ def pack(weights: PredictorWeights) -> dict[str, Tensor]:
     def after(norm: Tensor, weight_nk: Tensor) -> Tensor:
         return (weight_nk.float() * norm.float()).to(weight_nk.dtype)
 
-    layers = [
-        chunks(
-            [
-                own(by_outputs(after(layer.attn_norm, layer.qkv))),
-                own(by_parts(layer.output)),
-                own(gate_and_up(after(layer.mlp_norm, layer.gate), after(layer.mlp_norm, layer.up))),
-                own(by_parts(layer.down)),
-            ]
-        )
-        for layer in weights.layers
-    ]
+    layers = [chunks([own(by_outputs(after(layer.attn_norm, layer.qkv))), own(by_parts(layer.output)),
+                      own(gate_and_up(after(layer.mlp_norm, layer.gate), after(layer.mlp_norm, layer.up))),
+                      own(by_parts(layer.down))])
+              for layer in weights.layers]
     return {
         "layers": torch.stack(layers, 1).contiguous(),
         "projection": chunks([own(by_parts(weights.projection))]),
@@ -227,36 +196,22 @@ class _Launch:
         shape = self.shape
         hidden_parts = BLOCKS // (shape.d_model // 16) * shape.d_model
         layer_mail = 4096 + 2048 + 2 * hidden_parts + shape.d_ffn
-        self._row_words = (hidden_parts + shape.codebooks * shape.layers * layer_mail) // 2 + (shape.codebooks - 1) * (
-            shape.codes + 1
-        )
+        self._row_words = (hidden_parts + shape.codebooks * shape.layers * layer_mail) // 2 \
+            + (shape.codebooks - 1) * (shape.codes + 1)
         self.mail = torch.empty(self._row_words * self.rows_max, dtype=torch.int32, device=device)
         cosines, sines = rotary(shape, shape.codebooks, device)
         self.rotary = torch.stack([cosines, sines], 1).contiguous()
         self._argument = _Arguments()
 
-    def run(
-        self,
-        hidden_cw: Tensor,
-        codes_cn: Tensor,
-        sampling: Sampling,
-        logits: Tensor | None = None,
-        forced: bool = False,
-        fill: bool = True,
-    ) -> None:
+    def run(self, hidden_cw: Tensor, codes_cn: Tensor, sampling: Sampling, logits: Tensor | None = None,
+            forced: bool = False, fill: bool = True) -> None:
         """Tensors must stay where they are as long as a graph that captured this is replayed."""
         rows = hidden_cw.shape[0]
         if fill:
             self.mail[: self._row_words * rows].fill_(-1)
         named: Sequence[tuple[str, Tensor | None]] = [
-            *self.packed.items(),
-            ("hidden", hidden_cw),
-            ("codes", codes_cn),
-            ("mail", self.mail),
-            ("rotary", self.rotary),
-            ("logits", logits),
-            *vars(sampling).items(),
-        ]
+            *self.packed.items(), ("hidden", hidden_cw), ("codes", codes_cn), ("mail", self.mail),
+            ("rotary", self.rotary), ("logits", logits), *vars(sampling).items()]
         for name, tensor in named:
             setattr(self._argument, name, None if tensor is None else tensor.data_ptr())
         self._argument.rows, self._argument.forced = rows, int(forced)
@@ -275,17 +230,9 @@ def pack_bytes(weights: PredictorWeights) -> dict[str, Tensor]:
     def after(norm: Tensor, weight_nk: Tensor) -> Tensor:
         return weight_nk.float() * norm.float()
 
-    layers = [
-        byte_chunks(
-            [
-                own(by_outputs(after(layer.attn_norm, layer.qkv))),
-                own(by_parts(layer.output)),
-                own(gate_and_up(after(layer.mlp_norm, layer.gate), after(layer.mlp_norm, layer.up))),
-                own(by_parts(layer.down)),
-            ]
-        )
-        for layer in weights.layers
-    ]
+    layers = [byte_chunks([own(by_outputs(after(layer.attn_norm, layer.qkv))), own(by_parts(layer.output)),
+                           own(gate_and_up(after(layer.mlp_norm, layer.gate), after(layer.mlp_norm, layer.up))),
+                           own(by_parts(layer.down))]) for layer in weights.layers]
     projection = byte_chunks([own(by_parts(weights.projection))])
     heads = torch.stack([byte_chunks([own(by_outputs(after(weights.norm, head)))]) for head in weights.heads])
     packed = pack(weights) | {"layers": torch.stack(layers, 1).contiguous(), "projection": projection, "heads": heads}
@@ -295,53 +242,26 @@ def pack_bytes(weights: PredictorWeights) -> dict[str, Tensor]:
 class SoloPredictor(_Launch):
     """The kernel for one row: `packed` comes from `pack`."""
 
-    def __init__(
-        self, shape: PredictorShape, packed: dict[str, Tensor], names: dict[str, int] | None = None, eight: bool = False
-    ) -> None:
+    def __init__(self, shape: PredictorShape, packed: dict[str, Tensor], names: dict[str, int] | None = None,
+                 eight: bool = False) -> None:
         self.shape, self.rows_max, self.packed = shape, 1, packed
         device = packed["layers"].device
         places, warps, part = (7, WARPS, PART_BYTES // 2) if eight else (4, WARPS, PART_BYTES)
         cache = shape.layers * 4 * 2 * (shape.codebooks - 1) * 256 + 2048
-        shared = (
-            places * (warps * part + 16)
-            + cache
-            + 2 * warps * 52 * 4
-            + 2 * warps * 4
-            + 512
-            + warps * 192 * 2
-            + shape.layers * 512
-        )
+        shared = places * (warps * part + 16) + cache + 2 * warps * 52 * 4 + 2 * warps * 4 + 512 + warps * 192 * 2 + shape.layers * 512
         shared += 4 * (shape.layers * 112 + shape.codebooks * 16) if eight else 0
         self.kernel = Kernel(
-            [
-                Path(__file__).with_name(name)
-                for name in ("grid_mail.cuh", "predictor_arguments.cuh", "row_sampling.cuh", "frame_solo.cu")
-            ],
-            "frame_solo",
-            {
-                "HID": shape.d_model,
-                "FFN": shape.d_ffn,
-                "LAYERS": shape.layers,
-                "WIDTH": shape.d_backbone,
-                "CODES": shape.codes,
-                "PASSES": shape.codebooks,
-                "WARPS": warps,
-                "PART": part,
-                "PLACES": places,
-                "AHEAD": 0,
-                "EIGHT": int(eight),
-                **(names or {}),
-            },
-            blocks=BLOCKS,
-            threads=warps * 32 + 32,
-            shared_bytes=shared,
-        )
+            [Path(__file__).with_name(name) for name in
+             ("grid_mail.cuh", "predictor_arguments.cuh", "row_sampling.cuh", "frame_solo.cu")], "frame_solo",
+            {"HID": shape.d_model, "FFN": shape.d_ffn, "LAYERS": shape.layers, "WIDTH": shape.d_backbone,
+             "CODES": shape.codes, "PASSES": shape.codebooks, "WARPS": warps, "PART": part,
+             "PLACES": places, "AHEAD": 0, "EIGHT": int(eight), **(names or {})},
+            blocks=BLOCKS, threads=warps * 32 + 32, shared_bytes=shared)
         self._allocate_mail(device)
 
 
 def pack_rows(weights: PredictorWeights) -> dict[str, Tensor]:
     """For RowsPredictor: `output` and `down` by owners of 16 outputs; norms are multiplied in."""
-
     def own(tiles_bnk: Tensor) -> Tensor:
         return fragments(tiles_bnk)
 
@@ -365,47 +285,21 @@ def pack_rows(weights: PredictorWeights) -> dict[str, Tensor]:
 class RowsPredictor(_Launch):
     """The kernel for 8 to 64 rows: `packed` comes from pack_rows."""
 
-    def __init__(
-        self,
-        shape: PredictorShape,
-        packed: dict[str, Tensor],
-        rows_max: int,
-        places: int | None = None,
-        names: dict[str, int] | None = None,
-    ) -> None:
+    def __init__(self, shape: PredictorShape, packed: dict[str, Tensor], rows_max: int, places: int | None = None,
+                 names: dict[str, int] | None = None) -> None:
         self.shape, self.rows_max, self.packed = shape, rows_max, packed
         tiles, warps, part = (rows_max + 7) // 8, WARPS, PART_BYTES
         pairs, desks = (tiles + 1) // 2, 2 if tiles <= 4 else 1
-        fixed = (
-            pairs * (shape.layers * 2 * (shape.codebooks - 1) * 256 + 512)
-            + desks * 4 * (warps * 8 * 52 + 64)
-            + 512
-            + warps * 256
-            + shape.layers * 512
-        )
+        fixed = (pairs * (shape.layers * 2 * (shape.codebooks - 1) * 256 + 512) + desks * 4 * (warps * 8 * 52 + 64) + 512
+                 + warps * 256 + shape.layers * 512)
         places = places or min((232448 - 128 - fixed) // (warps * part + 16), 6)
         self.places = places
         self.kernel = Kernel(
-            [
-                Path(__file__).with_name(name)
-                for name in ("grid_mail.cuh", "predictor_arguments.cuh", "row_sampling.cuh", "frame_rows.cu")
-            ],
+            [Path(__file__).with_name(name) for name in
+             ("grid_mail.cuh", "predictor_arguments.cuh", "row_sampling.cuh", "frame_rows.cu")],
             "frame_rows",
-            {
-                "HID": shape.d_model,
-                "FFN": shape.d_ffn,
-                "LAYERS": shape.layers,
-                "WIDTH": shape.d_backbone,
-                "CODES": shape.codes,
-                "PASSES": shape.codebooks,
-                "NT": tiles,
-                "WARPS": warps,
-                "PART": part,
-                "PLACES": places,
-                **(names or {}),
-            },
-            blocks=BLOCKS,
-            threads=warps * 32 + 32,
-            shared_bytes=fixed + places * (warps * part + 16),
-        )
+            {"HID": shape.d_model, "FFN": shape.d_ffn, "LAYERS": shape.layers, "WIDTH": shape.d_backbone,
+             "CODES": shape.codes, "PASSES": shape.codebooks, "NT": tiles, "WARPS": warps, "PART": part,
+             "PLACES": places, **(names or {})},
+            blocks=BLOCKS, threads=warps * 32 + 32, shared_bytes=fixed + places * (warps * part + 16))
         self._allocate_mail(packed["layers"].device)

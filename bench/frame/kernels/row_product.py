@@ -17,15 +17,8 @@ from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
-def reference(
-    weight_nk: Tensor,
-    x_k: Tensor,
-    *,
-    norm: Tensor | None = None,
-    gated: bool = False,
-    residual: Tensor | None = None,
-    bias: Tensor | None = None,
-) -> Tensor:
+def reference(weight_nk: Tensor, x_k: Tensor, *, norm: Tensor | None = None, gated: bool = False,
+              residual: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
     x = x_k.float() if norm is None else nn.rms_norm(x_k.float(), x_k.shape[-1:], norm.float(), 1e-6)
     y = nn.linear(x, weight_nk.float(), None if bias is None else bias.float())
     if gated:
@@ -35,24 +28,8 @@ def reference(
 
 
 @triton.jit
-def _product(
-    weight,
-    x,
-    y,
-    norm,
-    bias,
-    normed,
-    N,
-    K: tl.constexpr,
-    BN: tl.constexpr,
-    BK: tl.constexpr,
-    NORM: tl.constexpr,
-    GATED: tl.constexpr,
-    ADD: tl.constexpr,
-    BIAS: tl.constexpr,
-    NORMED: tl.constexpr,
-    EARLY: tl.constexpr,
-):
+def _product(weight, x, y, norm, bias, normed, N, K: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, NORM: tl.constexpr,
+             GATED: tl.constexpr, ADD: tl.constexpr, BIAS: tl.constexpr, NORMED: tl.constexpr, EARLY: tl.constexpr):
     n, k = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BK)
     at = weight + n[:, None] * K + k[None, :]
     if EARLY:
@@ -96,41 +73,14 @@ def _product(
     tl.store(y + n, total.to(tl.bfloat16))
 
 
-def multiply_row(
-    weight_nk: Tensor,
-    x_k: Tensor,
-    y_n: Tensor,
-    *,
-    norm: Tensor | None = None,
-    gated: bool = False,
-    add: bool = False,
-    bias: Tensor | None = None,
-    normed: Tensor | None = None,
-    early: bool = False,
-    outputs_a_block: int = 4,
-    warps: int = 4,
-) -> None:
+def multiply_row(weight_nk: Tensor, x_k: Tensor, y_n: Tensor, *, norm: Tensor | None = None, gated: bool = False,
+                 add: bool = False, bias: Tensor | None = None, normed: Tensor | None = None, early: bool = False,
+                 outputs_a_block: int = 4, warps: int = 4) -> None:
     """`add`: to what is in y. `gated`: the weight holds gates, then ups. `normed` gets norm(x)."""
     n, k = weight_nk.shape
     n = n // 2 if gated else n
     none = weight_nk
     _product[(n // outputs_a_block,)](
-        weight_nk,
-        x_k,
-        y_n,
-        none if norm is None else norm,
-        none if bias is None else bias,
-        none if normed is None else normed,
-        n,
-        k,
-        outputs_a_block,
-        1024,
-        norm is not None,
-        gated,
-        add,
-        bias is not None,
-        normed is not None,
-        early,
-        num_warps=warps,
-        launch_pdl=early,
-    )
+        weight_nk, x_k, y_n, none if norm is None else norm, none if bias is None else bias,
+        none if normed is None else normed, n, k, outputs_a_block, 1024, norm is not None, gated, add, bias is not None,
+        normed is not None, early, num_warps=warps, launch_pdl=early)

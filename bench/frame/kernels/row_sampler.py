@@ -38,25 +38,8 @@ def penalize_reference(logits_cv: Tensor, first: First) -> Tensor:
 
 
 @triton.jit(do_not_specialize=["codebook"])
-def _sample(
-    logits,
-    codes,
-    temperature,
-    top_k,
-    top_p,
-    seed,
-    step,
-    seen,
-    penalty,
-    suppressed,
-    stopped,
-    codebook,
-    STOP,
-    V: tl.constexpr,
-    PAD: tl.constexpr,
-    N: tl.constexpr,
-    FIRST: tl.constexpr,
-):
+def _sample(logits, codes, temperature, top_k, top_p, seed, step, seen, penalty, suppressed, stopped, codebook, STOP,
+            V: tl.constexpr, PAD: tl.constexpr, N: tl.constexpr, FIRST: tl.constexpr):
     c, v = tl.program_id(0), tl.arange(0, PAD)
     x = tl.load(logits + c * V + v, v < V, -1e30).to(tl.float32)
     if FIRST:
@@ -83,9 +66,7 @@ def _sample(
                 edge = tl.where(above < mass * whole, edge, edge + (1 << (15 - i)))
             least = tl.maximum(least, edge)
         ids, zero = v.to(tl.uint32), (v * 0).to(tl.uint32)
-        r, _, _, _ = tl.philox(
-            tl.load(seed + c), ids, zero + codebook.to(tl.uint32), zero + tl.load(step + c).to(tl.uint32), zero
-        )
+        r, _, _, _ = tl.philox(tl.load(seed + c), ids, zero + codebook.to(tl.uint32), zero + tl.load(step + c).to(tl.uint32), zero)
         u = ((r >> 9).to(tl.float32) + 0.5) * 1.1920929e-7
         x = tl.where(key >= least, x / heat - tl.log(-tl.log(u)), -1e30)
     code = tl.argmax(x, 0)
@@ -95,26 +76,10 @@ def _sample(
         tl.store(stopped + c, (tl.load(stopped + c) != 0) | (code == STOP))
 
 
-def sample_rows(
-    logits_cv: Tensor, codes_cn: Tensor, codebook: int, sampling: Sampling, first: First | None = None
-) -> None:
+def sample_rows(logits_cv: Tensor, codes_cn: Tensor, codebook: int, sampling: Sampling, first: First | None = None) -> None:
     rows, vocab = logits_cv.shape
     none = logits_cv
     parts = (first.seen, first.penalty, first.suppressed, first.stopped) if first else (none,) * 4
-    _sample[(rows,)](
-        logits_cv,
-        codes_cn,
-        sampling.temperature,
-        sampling.top_k,
-        sampling.top_p,
-        sampling.seed,
-        sampling.step,
-        *parts,
-        codebook,
-        first.stop_code if first else -1,
-        vocab,
-        triton.next_power_of_2(vocab),
-        codes_cn.shape[1],
-        first is not None,
-        num_warps=8,
-    )
+    _sample[(rows,)](logits_cv, codes_cn, sampling.temperature, sampling.top_k, sampling.top_p, sampling.seed,
+                     sampling.step, *parts, codebook, first.stop_code if first else -1, vocab,
+                     triton.next_power_of_2(vocab), codes_cn.shape[1], first is not None, num_warps=8)
