@@ -12,7 +12,8 @@ LAYERS = ("leaf", "wire", "shm", "connectors", "runtime", "pipeline", "session",
 """Each may import the ones before it, and itself."""
 
 HEAVY = {
-    "torch": "kernels/ and actors/, inside functions",
+    "torch": "kernels/ and actors/, inside functions (or in the files of TENSOR_CODE)",
+    "triton": "kernels/, in files that only a GPU's form imports",
     "vllm": "actors/engines/vllm.py",
     "diffusers": "actors/engines/diffusers.py",
     "transformers": "actors/",
@@ -26,6 +27,10 @@ HEAVY = {
     "av": "omnirt/gateway/media.py",
 }
 """Imported when they are needed, never when a module is read."""
+
+TENSOR_CODE = ("kernels/", "actors/engines/frame/", "actors/engines/codec/", "actors/models/qwen3_tts/")
+"""Files here may be nothing but tensors, and then import torch (kernels: also triton) when they are read: whoever wants
+them imports them inside a function."""
 
 PURE_BANNED = {"asyncio", "socket", "time", "threading", "uvloop", "aiohttp", "omnirt.clock", "selectors", "os"}
 """Session machines are pure: no wait, no clock, no socket."""
@@ -117,12 +122,29 @@ def test_actors_know_no_layer_above_the_session(file):
 @pytest.mark.parametrize("file", [*own_sources(), *sources("actors", "kernels")], ids=name_of)
 def test_heavy_libraries_are_imported_lazily_in_the_place_meant_for_them(file):
     path = name_of(file)
+    allowed = {"torch", "triton"} if path.startswith(TENSOR_CODE) else set()
     for module in imports(file, everywhere=False):
         top = module.split(".")[0]
-        assert top not in HEAVY, f"{path} imports {top} when it is read; import it inside a function ({HEAVY[top]})"
+        assert top in allowed or top not in HEAVY, (
+            f"{path} imports {top} when it is read; import it inside a function ({HEAVY[top]})"
+        )
     if path.startswith("omnirt/") and not path.startswith("omnirt/gateway/"):
         used = {module.split(".")[0] for module in imports(file)} & set(HEAVY)
         assert not used, f"{path} is part of the runtime and imports {used}"
+
+
+def test_tensor_code_is_reached_only_from_inside_functions():
+    """Whatever reads a stage's class, a pipeline or the language engine does not wait for torch."""
+    files = {f"omnirt.{module_of(file)}": file for file in sources("actors", "kernels")}
+    files |= {module_of(file): file for file in own_sources()}
+    reads = {module: set(imports(file, everywhere=False)) for module, file in files.items()}
+    tensors: set[str] = {
+        module for module, names in reads.items() if {"torch", "triton"} & {n.split(".")[0] for n in names}
+    }
+    while more := {module for module, names in reads.items() if names & tensors} - tensors:
+        tensors |= more
+    outside = sorted(name_of(files[module]) for module in tensors)
+    assert [path for path in outside if not path.startswith(TENSOR_CODE)] == []
 
 
 @pytest.mark.parametrize("file", sources("omnirt/session"), ids=name_of)

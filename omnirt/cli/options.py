@@ -17,7 +17,7 @@ def add_pipeline_arguments(parser: ArgumentParser, *, optional: bool = False) ->
         "pipeline",
         metavar="PIPELINE",
         nargs="?" if optional else None,
-        help="a pipeline file, or the name of one that comes with omnirt (echo, speech, ...)",
+        help="a pipeline file, the name of one that comes with omnirt (echo, voice, ...), or a checkpoint's folder",
     )
     parser.add_argument(
         "--deploy", metavar="OVERLAY", action="append", default=[], help="a file that says where things run; repeatable"

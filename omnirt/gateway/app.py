@@ -12,7 +12,9 @@ from omnirt.gateway.gate import Gate
 from omnirt.gateway.models import Models
 from omnirt.gateway.ops import Ops
 from omnirt.gateway.speech import Speech
+from omnirt.gateway.speech_pipeline import SpeechPipeline
 from omnirt.gateway.transcriptions import Transcriptions
+from omnirt.gateway.voice_samples import VoiceSamples
 from omnirt.gateway.voices import Voices
 from omnirt.session.service import Service
 
@@ -63,8 +65,10 @@ def _add_operations(app: web.Application, ops: Ops) -> None:
 
 
 def _add_surfaces(app: web.Application, core: Core) -> None:
-    speech, voices, models = Speech(core), Voices(core), Models(core)
-    app.router.add_post(_v1("audio/speech"), speech.create, name="speech")
+    samples = VoiceSamples(core)
+    pipeline = SpeechPipeline(core, samples)
+    voices, models = Voices(core, samples, pipeline), Models(core)
+    app.router.add_post(_v1("audio/speech"), Speech(core, pipeline).create, name="speech")
     app.router.add_post(_v1("chat/completions"), Chat(core).create, name="chat_completions")
     app.router.add_post(_v1("completions"), Completions(core).create, name="completions")
     transcriptions = Transcriptions(core)

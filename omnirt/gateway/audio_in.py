@@ -1,4 +1,4 @@
-"""Audio that clients send: base64 and containers in, pieces of 16 kHz mono PCM out.
+"""Audio that clients send: base64 and containers in, pieces of mono PCM out.
 
 Invariants: refusals name the parameter; what is decoded is bounded by the configured length, what a thread does at a
 time by one piece; leaving early (a client that goes) stops the decoding after the packet it is at.
@@ -62,7 +62,7 @@ def _keep(seconds: float) -> None:
 
 
 async def recording(
-    core: Core, data: bytes, param: str, seconds_max: float | None = None, keep: Keep = _keep
+    core: Core, data: bytes, param: str, seconds_max: float | None = None, keep: Keep = _keep, rate: int = RATE
 ) -> list[Pcm]:
     """The recording in `data` as pieces of at most 15 s, `clip` 0. Raises a 400.
 
@@ -72,21 +72,21 @@ async def recording(
     check_whole(data, param)
     if not data:
         raise invalid(f"The recording in {param} is empty; accepted: {ACCEPTED}.", param)
-    return await decoded(core, io.BytesIO(data), param, seconds_max, keep)
+    return await decoded(core, io.BytesIO(data), param, seconds_max, keep, rate)
 
 
 async def decoded(
-    core: Core, file: BinaryIO, param: str, seconds_max: float | None = None, keep: Keep = _keep
+    core: Core, file: BinaryIO, param: str, seconds_max: float | None = None, keep: Keep = _keep, rate: int = RATE
 ) -> list[Pcm]:
     """As `recording`, from a file that can be sought in."""
     limit_s = min(core.config.recording_s_max, core.config.recording_s_max if seconds_max is None else seconds_max)
-    decoder = Decoder(file, limit_s)
+    decoder = Decoder(file, limit_s, rate)
     pieces: list[Pcm] = []
     try:
         while (samples := await core.threaded(decoder.step)) is not None:
             if samples.size:
-                keep(samples.size / RATE)
-                pieces.append(Pcm(samples, RATE))
+                keep(samples.size / rate)
+                pieces.append(Pcm(samples, rate))
     except UnreadableError as error:
         raise _unusable(str(error), param) from error
     finally:

@@ -27,7 +27,7 @@ from omnirt.gateway.errors import ApiError, invalid
 from omnirt.gateway.fetch import fetch
 from omnirt.gateway.holding import Share
 from omnirt.gateway.identity import CALLER, REQUEST_ID
-from omnirt.gateway.voices import voice_params
+from omnirt.gateway.speaker import spoken_voice
 from omnirt.pipeline.router import needed_stages
 from omnirt.session.service import Live, Submit
 from omnirt.track import Track
@@ -118,7 +118,7 @@ class Chat:
 
     def _voice(self, name: str | None) -> dict[str, object]:
         try:
-            return voice_params(name, self._core.facts(), self._core.voices)
+            return spoken_voice(name, self._core.facts(), self._core.voices)
         except ApiError as error:
             raise ApiError(structs.replace(error.refusal, param="audio.voice")) from error
 

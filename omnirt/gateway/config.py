@@ -41,6 +41,8 @@ class GatewayConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """All recordings on disk at once. What would be more is refused with 429."""
     uploads_json_bytes_max: int = 512 << 20
     """All bodies with recordings as JSON at once. What would be more is refused with 429."""
+    reference_s_max: float = 60.0
+    """Longest recording of a voice to copy; the pipeline may want less."""
     media_roots: tuple[str, ...] = ()
     """Directories that `file://` references may point into. Empty: such references are refused."""
     allow_private_media: bool = False
@@ -59,6 +61,16 @@ class GatewayConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """A whole answer (`stream: false`) that would be longer fails; ask for a stream instead."""
     instructions_chars_max: int = 4096
     encode_threads: int = 2
+    sockets_max: int = 1024
+    """WebSockets open at once. What would be more is refused with 429."""
+    socket_config_s: float = 10.0
+    """How long a new WebSocket may take to say what it wants."""
+    socket_idle_s: float = 30.0
+    """A WebSocket on which nothing happens for this long is closed."""
+    socket_config_bytes_max: int = 4 << 20
+    """A message with settings, which may hold a recording."""
+    socket_text_bytes_max: int = 128 << 10
+    """Any other message."""
     voices_dir: str = ""
     """Where uploaded voices are kept. Empty: uploads are refused."""
     voices_max: int = 1000

@@ -1,4 +1,4 @@
-"""A recording in any container the codec library reads, as 16 kHz mono samples, a step at a time.
+"""A recording in any container the codec library reads, as mono samples of one rate, a step at a time.
 
 Invariants: a step decodes at most one piece of `PIECE_S` and looks at a bounded number of packets, so a thread is
 never held for a whole file; decoding stops at the limit, whatever the headers promise. Everything here blocks: run it
@@ -19,6 +19,7 @@ from omnirt.gateway.codec_library import CODECS, library, open_recording
 Samples = NDArray[np.int16]
 
 RATE = 16_000
+"""What those that recognise speech hear."""
 PIECE_S = 15
 PIECE = PIECE_S * RATE
 ACCEPTED = "wav, mp3, flac, ogg (opus, vorbis), m4a, aac, webm, mp4"
@@ -39,8 +40,10 @@ class UnreadableError(Exception):
 class Decoder:
     """Call `step` until it gives None. One thread at a time; `stop` may come from another one."""
 
-    def __init__(self, file: BinaryIO, seconds_max: float) -> None:
+    def __init__(self, file: BinaryIO, seconds_max: float, rate: int = RATE) -> None:
         self._file = file
+        self._rate = rate
+        self._piece = PIECE_S * rate
         self._seconds_max = seconds_max
         self._packets: Iterator[Any] | None = None
         self._container: Any = None
@@ -59,10 +62,10 @@ class Decoder:
             self._open()
         assert self._packets is not None
         for _ in range(PACKETS_PER_STEP):
-            if self._held_samples >= PIECE or self._over or self._stopped:
+            if self._held_samples >= self._piece or self._over or self._stopped:
                 break
             self._packet()
-        if self._held_samples >= PIECE or self._over:
+        if self._held_samples >= self._piece or self._over:
             return self._take()
         return np.zeros(0, np.int16)
 
@@ -125,7 +128,7 @@ class Decoder:
         if shape != self._shape:  # also in the middle, where recordings were joined
             self._drain()
             self._shape = shape
-            self._resampler = av.AudioResampler(format="s16", layout="mono", rate=RATE)
+            self._resampler = av.AudioResampler(format="s16", layout="mono", rate=self._rate)
         frame.pts = None  # gaps are not filled: what was not recorded is not silence
         self._resample(frame)
 
@@ -145,7 +148,7 @@ class Decoder:
     def _keep(self, frame: Any) -> None:
         samples: Samples = frame.to_ndarray().reshape(-1)
         self._made += samples.size
-        if self._made > self._seconds_max * RATE:
+        if self._made > self._seconds_max * self._rate:
             raise self._too_long("is too long")
         self._held.append(samples)
         self._held_samples += samples.size
@@ -164,7 +167,7 @@ class Decoder:
         if not self._held_samples:
             return None
         samples = self._held[0] if len(self._held) == 1 else np.concatenate(self._held)
-        piece, rest = samples[:PIECE], samples[PIECE:]
+        piece, rest = samples[: self._piece], samples[self._piece :]
         self._held = [rest] if rest.size else []
         self._held_samples = rest.size
         return piece.copy() if rest.size else piece

@@ -20,16 +20,19 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from omnirt.gateway.chat_sampling import NUMBERS, TOKENS_MAX
 from omnirt.gateway.config import AUDIO_FORMATS
 from omnirt.gateway.errors import invalid
+from omnirt.gateway.facts import CLONE, TASK_TYPES, PipelineFacts
 from omnirt.gateway.fields import (
     Fields,
     choice,
     flag,
     flat,
     name_of,
+    number,
     plain,
     seed_of,
     speed_of,
@@ -37,38 +40,38 @@ from omnirt.gateway.fields import (
     unsupported,
     whole,
 )
+from omnirt.gateway.speech_reference import CANNOT, Reference, reference_of
 
 Delivery = Literal["audio", "sse", "complete"]
 
-CHANGES_THE_VOICE = (
-    "ref_audio",
-    "ref_audio_2",
-    "ref_text",
-    "references",
-    "speaker_embedding",
-    "x_vector_only_mode",
-    "duration_seconds",
-    "ambient_sound",
-    "word_timestamps",
-)
+CHANGES_THE_VOICE = ("ref_audio_2", "speaker_embedding", "duration_seconds", "ambient_sound", "word_timestamps")
 """Refused unless a stage says it honours them."""
-TASK_TYPES = ("CustomVoice", "VoiceDesign", "Base")
+ELSEWHERE = frozenset(
+    {*CHANGES_THE_VOICE, "speed", "seed", "voice", "ref_audio", "references", "ref_text", "x_vector_only_mode"}
+)
+"""Read by their own rules, so never passed on as they are."""
+RANGES = NUMBERS | {f"subtalker_{name}": NUMBERS[name] for name in ("temperature", "top_p")}
+TOP_K = ("top_k", "subtalker_top_k")
+FLAGS = ("ignore_eos", "non_streaming_mode")
 RATE_MIN, RATE_MAX = 8_000, 96_000
 NEW_TOKENS_MAX = 1 << 20
 
 
 class SpeechRules(Struct, frozen=True):
-    """What the running pipeline allows. `honoured`: names of parameters its stages act on."""
+    """What the running pipeline allows."""
 
     input_chars_max: int = 4096
     instructions_chars_max: int = 4096
     default_format: str = "mp3"
-    honoured: frozenset[str] = frozenset()
-    languages: tuple[str, ...] = ()
+    facts: PipelineFacts = PipelineFacts()
 
 
 class SpeechRequest(Struct, frozen=True):
-    text: str
+    """What was asked for, field by field; who speaks then is another question (see `speaker`).
+
+    `voice`: a name. `reference`, `ref_text`, `x_vector_only`: a recording to speak like."""
+
+    text: str = ""
     voice: str | None = None
     format: str = "mp3"
     speed: float = 1.0
@@ -77,20 +80,35 @@ class SpeechRequest(Struct, frozen=True):
     seed: int | None = None
     params: dict[str, Any] = {}
     """Further parameters for the stages, by name."""
+    task_type: str | None = None
+    reference: Reference | None = None
+    ref_text: str | None = None
+    x_vector_only: bool | None = None
 
 
 def parse_speech(body: object, rules: SpeechRules) -> SpeechRequest:
     """The request in `body` (decoded JSON). Raises a 400."""
     fields = flat(body)
+    said = _input(fields, rules.input_chars_max)
+    return structs.replace(parse_settings(fields, rules), text=said)
+
+
+def parse_settings(fields: Fields, rules: SpeechRules) -> SpeechRequest:
+    """All but the text."""
+    facts = rules.facts
+    reference, ref_text = reference_of(fields, facts.cloning)
     return SpeechRequest(
-        text=_input(fields, rules.input_chars_max),
         voice=_voice(fields),
         format=choice(fields, "response_format", AUDIO_FORMATS) or rules.default_format,
-        speed=speed_of(fields, rules.honoured),
+        speed=speed_of(fields, facts.honoured),
         delivery=_delivery(fields),
         sample_rate=whole(fields, "sample_rate", RATE_MIN, RATE_MAX),
         seed=seed_of(fields),
         params=_params(fields, rules),
+        task_type=_task_type(fields, facts),
+        reference=reference,
+        ref_text=ref_text,
+        x_vector_only=_x_vector_only(fields, facts),
     )
 
 
@@ -117,26 +135,36 @@ def _delivery(fields: Fields) -> Delivery:
 
 
 def _params(fields: Fields, rules: SpeechRules) -> dict[str, Any]:
-    params: dict[str, Any] = {}
-    instructions = text(fields, "instructions", rules.instructions_chars_max)
-    language = _language(fields, rules.languages)
-    _task_type(fields, rules.honoured)
+    honoured = rules.facts.honoured
     known = {
-        "instructions": instructions,
-        "language": language,
+        "instructions": text(fields, "instructions", rules.instructions_chars_max),
+        "language": _language(fields, rules.facts.languages),
         "max_new_tokens": whole(fields, "max_new_tokens", 1, NEW_TOKENS_MAX),
         "initial_codec_chunk_frames": whole(fields, "initial_codec_chunk_frames", 0, NEW_TOKENS_MAX),
     }
-    params.update({name: value for name, value in known.items() if value is not None})
+    params: dict[str, Any] = known | _tuned(fields, honoured)
+    params = {name: value for name, value in params.items() if value is not None}
     for name in CHANGES_THE_VOICE:
         value = fields.get(name)
         if value is None or value is False:
             continue
-        if name not in rules.honoured:
+        if name not in honoured:
             raise unsupported(name)
         params[name] = value
     # What a stage adds to the protocol, such as `normalize`.
-    return params | plain(fields, rules.honoured - {*params, *CHANGES_THE_VOICE, "speed", "seed", "voice"})
+    return params | plain(fields, honoured - {*params, *ELSEWHERE, "task_type", "language", "instructions"})
+
+
+def _tuned(fields: Fields, honoured: Collection[str]) -> dict[str, Any]:
+    """What only tunes how frames are chosen; other servers' clients send it everywhere, so it is ignored where no stage
+    acts on it."""
+    asked = {name: value for name, value in fields.items() if name in honoured}
+    tuned: dict[str, Any] = {name: number(asked, name, low, high) for name, (low, high) in RANGES.items()}
+    tuned |= {name: flag(asked, name) for name in FLAGS}
+    for name in TOP_K:
+        value = whole(asked, name, -1, TOKENS_MAX)
+        tuned[name] = 0 if value == -1 else value  # two ways to say "all"
+    return tuned
 
 
 def _language(fields: Fields, known: tuple[str, ...]) -> str | None:
@@ -148,7 +176,18 @@ def _language(fields: Fields, known: tuple[str, ...]) -> str | None:
     return value
 
 
-def _task_type(fields: Fields, honoured: Collection[str]) -> None:
+def _task_type(fields: Fields, facts: PipelineFacts) -> str | None:
     value = choice(fields, "task_type", TASK_TYPES)
-    if value in ("VoiceDesign", "Base") and "task_type" not in honoured:
-        raise unsupported("task_type", f"This model does not support task_type {value}.")
+    if value is not None and value not in facts.task_types:
+        able = ", ".join(facts.task_types)
+        raise unsupported("task_type", f"This model does not support task_type {value}; it supports: {able}.")
+    return value
+
+
+def _x_vector_only(fields: Fields, facts: PipelineFacts) -> bool | None:
+    value = flag(fields, "x_vector_only_mode")
+    if value and CLONE not in facts.task_types:
+        raise unsupported("x_vector_only_mode", CANNOT)
+    if value and "x_vector_only_mode" not in facts.honoured:
+        raise unsupported("x_vector_only_mode")
+    return value

@@ -15,6 +15,7 @@ from omnirt.gateway.core import Core
 from omnirt.gateway.errors import ApiError, Refusal, invalid, too_large
 from omnirt.gateway.facts import PipelineFacts
 from omnirt.gateway.form import FORM, parts_of, piece_of, text_of
+from omnirt.gateway.voice_samples import VoiceSamples
 from omnirt.gateway.voice_store import StoredVoice, Upload, VoiceStore
 
 TEXT_FIELDS = ("name", "consent", "type", "prompt", "model", "script_hint", "ref_text", "speaker_description")
@@ -24,7 +25,9 @@ NAME_CHARS_MAX = 128
 CONTAINERS = "wav, mp3, ogg, flac, aac, webm, mp4"
 
 
-async def voice_from(request: web.Request, core: Core, store: VoiceStore, facts: PipelineFacts) -> StoredVoice:
+async def voice_from(
+    request: web.Request, core: Core, store: VoiceStore, facts: PipelineFacts, samples: VoiceSamples
+) -> StoredVoice:
     """The voice that `request` uploads, kept. Raises a 4xx and keeps nothing otherwise."""
     upload: Upload | None = None
     try:
@@ -32,7 +35,11 @@ async def voice_from(request: web.Request, core: Core, store: VoiceStore, facts:
             fields, upload = await _read_parts(request, core, store)
         else:
             fields = _text_fields(await read_json(request, core.config.json_bytes_max))
-        voice = await core.threaded(_checked, fields, upload, facts, core.model_names())
+        voice = await core.threaded(_checked, fields, upload, facts)
+        if len(voice.prompt) > core.config.instructions_chars_max:
+            raise invalid(f"prompt is over {core.config.instructions_chars_max} characters.", "prompt")
+        if upload is not None and voice.type != "prompt":
+            await samples.check(upload.path, "audio_sample", facts)
         async with core.keeping:  # two uploads of one name do not both find it free
             _check_room(voice, store, facts)
             kept = await core.threaded(store.write, voice, upload)
@@ -85,9 +92,7 @@ def _text_fields(body: object) -> dict[str, str]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _checked(
-    fields: dict[str, str], upload: Upload | None, facts: PipelineFacts, models: tuple[str, ...]
-) -> StoredVoice:
+def _checked(fields: dict[str, str], upload: Upload | None, facts: PipelineFacts) -> StoredVoice:
     name = fields.get("name", "").strip()
     if not name:
         raise invalid("name is required.", "name", "missing_required_parameter")

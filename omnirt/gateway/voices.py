@@ -1,56 +1,34 @@
-"""Voices: the list, uploads, and what a name in a request stands for.
+"""Voices: the list, uploads, and their end. What a name in a request stands for is in `speaker`.
 
-Names are looked up in tables, never on a disk. Uploads are offered only where a stage says that it can use them
-(`cloning`, `voice_design`); elsewhere the route answers 501, because a voice that is kept and never heard is a lie.
+Uploads are offered only where a stage says that it can use them (`cloning`, `voice_design`); elsewhere the route
+answers 501, because a voice that is kept and never heard is a lie.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
 from omnirt.errors import NotFound
 from omnirt.gateway.core import Core
-from omnirt.gateway.errors import invalid, unsupported_endpoint
+from omnirt.gateway.errors import unsupported_endpoint
 from omnirt.gateway.facts import PipelineFacts
+from omnirt.gateway.speech_pipeline import SpeechPipeline
+from omnirt.gateway.voice_samples import VoiceSamples
 from omnirt.gateway.voice_store import StoredVoice, VoiceStore
 from omnirt.gateway.voice_upload import voice_from
 
-LISTED_MAX = 40
-
-
-def voice_params(name: str | None, facts: PipelineFacts, store: VoiceStore | None) -> dict[str, Any]:
-    """The parameters that make the stages speak with `name`. Raises a 400 that lists the choices."""
-    wanted = facts.aliases.get(name, name) if name is not None else facts.default_voice
-    for voice in facts.voices:
-        if wanted in (voice.id, voice.name):
-            return {"voice": voice.id}
-    stored = store.find(wanted) if store is not None else None
-    if stored is None or store is None:
-        raise invalid(f"Unknown voice. Choose one of: {', '.join(_choices(facts, store))}.", "voice")
-    if stored.type == "prompt":
-        return {"voice": stored.id, "voice_prompt": stored.prompt}
-    return {"voice": stored.id, "voice_sample": str(_sample(stored, store)), "voice_ref_text": stored.ref_text}
-
-
-def _choices(facts: PipelineFacts, store: VoiceStore | None) -> list[str]:
-    names = [voice.id for voice in facts.voices] + [voice.name for voice in (store.all() if store else [])]
-    return names[:LISTED_MAX] + (["..."] if len(names) > LISTED_MAX else [])
-
-
-def _sample(voice: StoredVoice, store: VoiceStore) -> Path:
-    return store.audio_path(voice).resolve()
-
 
 class Voices:
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, samples: VoiceSamples, pipeline: SpeechPipeline) -> None:
         self._core = core
+        self._samples = samples
+        self._pipeline = pipeline
 
     async def list(self, request: web.Request) -> web.Response:
         self._core.check_loaded()
-        facts = self._core.facts()
+        facts = self._pipeline.facts()
         uploaded = self._core.voices.all() if self._core.voices is not None else []
         if request.query.get("format") == "names":
             return web.json_response({"voices": [v.id for v in facts.voices] + [v.name for v in uploaded]})
@@ -61,8 +39,7 @@ class Voices:
 
     async def create(self, request: web.Request) -> web.Response:
         store = self._store()
-        facts = self._core.facts()
-        voice = await voice_from(request, self._core, store, facts)
+        voice = await voice_from(request, self._core, store, self._pipeline.facts(), self._samples)
         entry = entry_of(voice)
         return web.json_response(entry | {"success": True, "voice": _uploaded(voice) | {"id": voice.id}})
 
@@ -72,13 +49,14 @@ class Voices:
         if voice is None or store is None:
             raise NotFound("No uploaded voice has this id or name.", param="voice")
         store.remove(voice)
+        self._samples.drop(voice)
         await self._core.threaded(store.erase, voice)
         gone = {"id": voice.id, "object": "audio.voice.deleted", "deleted": True}
         return web.json_response(gone | {"success": True, "message": f"Voice {voice.name} was deleted."})
 
     def _store(self) -> VoiceStore:
         self._core.check_loaded()
-        facts = self._core.facts()
+        facts = self._pipeline.facts()
         if not (facts.cloning or facts.voice_design):
             raise unsupported_endpoint(f"The model {self._core.service.plan.name} cannot learn voices.")
         if self._core.voices is None:

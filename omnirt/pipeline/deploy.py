@@ -15,6 +15,7 @@ import omnirt
 from omnirt.errors import ConfigError
 from omnirt.loader import did_you_mean
 from omnirt.pipeline.check import Check, stage_classes
+from omnirt.pipeline.checkpoint import is_checkpoint, pipeline_for
 from omnirt.pipeline.decode import decode
 from omnirt.pipeline.findings import Finding, PipelineError, errors
 from omnirt.pipeline.layers import merged
@@ -42,8 +43,15 @@ def load_plan(
 def check_pipeline(
     pipeline: str, overlays: Sequence[str] = (), sets: Sequence[str] = (), *, cores: int | None = None
 ) -> Checked:
-    """All findings, and the plan when none is an error. Raises ConfigError when a file is not there at all."""
-    path = find_file(pipeline, "pipeline")
+    """All findings, and the plan when none is an error. Raises ConfigError when a file is not there at all.
+
+    The folder of a checkpoint stands for the packaged pipeline that serves it.
+    """
+    if is_checkpoint(pipeline):
+        path, own = pipeline_for(pipeline, packaged_files())
+        sets = [*own, *sets]
+    else:
+        path = find_file(pipeline, "pipeline")
     tree = merged(path, [find_file(overlay, "deploy overlay", folder="deploy") for overlay in overlays], sets)
     if not tree.is_readable:
         return Checked(tuple(tree.findings), None)
@@ -64,7 +72,7 @@ def find_file(name: str, kind: str, *, folder: str = "") -> str:
     path = Path(name)
     if path.is_file():
         return name
-    packaged = Path(omnirt.__file__).parent / "pipelines" / folder
+    packaged = _packaged(folder)
     if path.suffix != ".toml" and path.name == name:
         known = sorted(file.stem for file in packaged.glob("*.toml"))
         if name in known:
@@ -73,3 +81,12 @@ def find_file(name: str, kind: str, *, folder: str = "") -> str:
     siblings = [file.name for file in path.parent.glob("*.toml")] if path.parent.is_dir() else []
     near = did_you_mean(path.name, siblings) if siblings else ""
     raise ConfigError(f"there is no {kind} file {name!r}{near}")
+
+
+def packaged_files() -> list[Path]:
+    """The pipelines that come with omnirt."""
+    return sorted(_packaged("").glob("*.toml"))
+
+
+def _packaged(folder: str) -> Path:
+    return Path(omnirt.__file__).parent / "pipelines" / folder

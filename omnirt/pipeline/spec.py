@@ -71,6 +71,8 @@ class PipelineSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     outputs: tuple[str, ...]
     weights: str = ""
     """Given to every stage whose Options have a `weights` key that the stage leaves out."""
+    serves: dict[str, Any] = {}
+    """What a checkpoint's config.json says when this pipeline is for it: `omnirt run FOLDER` looks here."""
     stage: tuple[StageSpec, ...]
     edge: tuple[EdgeSpec, ...] = ()
     node: dict[str, NodeSpec] = {}

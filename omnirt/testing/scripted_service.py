@@ -11,10 +11,11 @@ import asyncio
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 from numpy.typing import NDArray
 
 from omnirt.errors import Cancelled, Failure, NotReady, Overloaded
@@ -61,13 +62,19 @@ class Hold(Struct, frozen=True):
     """Stop here until `ScriptedService.release`."""
 
 
+class Then(Struct, frozen=True):
+    """Wait until the input is complete, then go on with what `make` gives for all of its text."""
+
+    make: Callable[[str], Iterable[Step]]
+
+
 class Fail(Struct, frozen=True):
     code: str
     message: str = "scripted failure"
     stage: str = "voice"
 
 
-Step = Say | SayText | SayTranscript | Report | Wait | Hold | Fail
+Step = Say | SayText | SayTranscript | Report | Wait | Hold | Then | Fail
 Script = Callable[[Submit], Iterable[Step]]
 
 
@@ -84,6 +91,10 @@ def chunks_of(samples: NDArray[Any], rate: int = RATE, chunk_s: float = CHUNK_S)
 def speak(submit: Submit) -> Iterable[Step]:
     """The default script."""
     text = str(getattr(submit.inputs[0][1], "text", ""))
+    return [Then(lambda whole: _spoken(submit, whole))] if submit.input_open else _spoken(submit, text)
+
+
+def _spoken(submit: Submit, text: str) -> list[Step]:
     seed = submit.seed if submit.seed is not None else 0
     hertz = 200 + zlib.crc32(f"{text}/{submit.params.get('voice')}/{seed}".encode()) % 400
     seconds = max(0.1, len(text) * SECONDS_PER_CHARACTER) / float(submit.params.get("speed", 1.0))
@@ -112,6 +123,22 @@ def speech_facts() -> dict[str, dict[str, Any]]:
     return {"text": {}, "voice": voice | {"default_voice": "heart", "parameters": ["speed"]}}
 
 
+def clone_plan(name: str = "clone", **limits: Any) -> Plan:
+    """As `speech_plan`, with a stage that hears the recording of a voice to copy."""
+    plan = speech_plan(name, **limits)
+    hears = StagePlan(name="ear", actor="none:Ear", group="main")
+    wires = ((CLIENT, "audio", "ear", "audio"), ("ear", "voice", "voice", "voice"))
+    edges = tuple(EdgePlan(len(plan.edges) + index, *wire) for index, wire in enumerate(wires))
+    return structs.replace(plan, inputs=("text", "audio"), stages=(hears, *plan.stages), edges=(*plan.edges, *edges))
+
+
+def clone_facts() -> dict[str, dict[str, Any]]:
+    """Of a pipeline that can only copy voices."""
+    parameters = ["ref_text", "x_vector_only_mode", "task_type"]
+    voice = {"sample_rate": RATE, "task_types": ["Base"], "parameters": parameters}
+    return {"ear": {"cloning": True}, "text": {}, "voice": voice}
+
+
 class ScriptedService:
     def __init__(
         self,
@@ -127,6 +154,8 @@ class ScriptedService:
         self.state_name = "ready"
         self.stage_states: dict[str, str] = {}
         self.submitted: list[Submit] = []
+        self.extended: list[tuple[str, str, Payload]] = []
+        """(public id, modality, payload) of every further input."""
         self.steps = 0
         """Chunks made, over all requests."""
         self.cancelled = 0
@@ -203,6 +232,10 @@ class ScriptedLive:
         self._service = service
         self._steps: Iterator[Step] = iter(service.script(request))
         self._ahead: Step | None = None
+        self._text = "".join(str(getattr(payload, "text", "")) for _, payload in request.inputs)
+        self._complete = asyncio.Event()
+        if not request.input_open:
+            self._complete.set()
         self._reports: dict[str, dict[str, Any]] = {}
         self._begun = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -229,6 +262,10 @@ class ScriptedLive:
                 return Failed(Failure(step.code, step.message, step.stage))
             if isinstance(step, Report):
                 self._reports.setdefault(step.stage, {}).update(step.values)
+            elif isinstance(step, Then):
+                await self._until(self._complete.wait())
+                if self._complete.is_set():
+                    self._steps = chain(step.make(self._text), self._steps)
             else:
                 await self._until(asyncio.sleep(step.seconds) if isinstance(step, Wait) else self._service.released())
         self._finish()
@@ -241,9 +278,13 @@ class ScriptedLive:
         return self._ahead is not None and _output_of(self._ahead) is not None
 
     def extend(self, modality: str, payload: Payload) -> None:
-        raise Cancelled("scripted requests take no further input")
+        if self._over or self._complete.is_set():
+            raise Cancelled("the request takes no more input")
+        self._service.extended.append((self.public_id, modality, payload))
+        self._text += str(getattr(payload, "text", ""))
 
-    def end_input(self) -> None: ...
+    def end_input(self) -> None:
+        self._complete.set()
 
     def cancel(self, reason: str) -> None:
         self._service.cancelled += 1

@@ -11,7 +11,7 @@ import pytest
 
 from omnirt.gateway.config import AUDIO_FORMATS, GatewayConfig
 from omnirt.gateway.media import wav_header
-from omnirt.testing.scripted_service import Fail, Hold, chunks_of, speech_facts, tone
+from omnirt.testing.scripted_service import Fail, Hold, chunks_of, clone_facts, clone_plan, tone
 
 TEXT = "The quick brown fox."
 TYPES = {"mp3": "audio/mpeg", "opus": "audio/ogg", "aac": "audio/aac", "flac": "audio/flac", "wav": "audio/wav"}
@@ -113,9 +113,8 @@ def test_check_28_out_of_range_is_400_with_the_field(client, model, voice, optio
 
 
 def test_check_29_a_voice_is_uploaded_listed_used_and_deleted(scripted, connect, tmp_path):
-    facts = speech_facts()
-    facts["voice"]["cloning"] = True
-    server = scripted(facts=facts, config=GatewayConfig(voices_dir=str(tmp_path / "voices")))
+    facts = clone_facts()
+    server = scripted(plan=clone_plan("speech"), facts=facts, config=GatewayConfig(voices_dir=str(tmp_path / "voices")))
     client = connect(server)
     sample = io.BytesIO(wav_header(24_000, 48_000) + tone(1.0).tobytes())
     created = client.audio.voices.create(name="Ann", consent="cons_1", audio_sample=("ann.wav", sample, "audio/wav"))
@@ -124,7 +123,8 @@ def test_check_29_a_voice_is_uploaded_listed_used_and_deleted(scripted, connect,
     listing = server.ask("GET", "/v1/audio/voices").json()["voices"]
     assert {"id": created.id, "name": "Ann"}.items() <= listing[-1].items()
     assert pcm_of(client, "speech", {"id": created.id})
-    assert server.service.submitted[-1].params["voice_sample"].endswith(f"{created.id}.audio")
+    copied = [payload for name, payload in server.service.submitted[-1].inputs if name == "audio"]
+    assert sum(piece.samples.size for piece in copied) == 24_000
     assert client.audio.voices.delete(created.id).deleted is True
     with pytest.raises(openai.NotFoundError):
         client.audio.voices.delete(created.id)

@@ -154,7 +154,7 @@ def reference(shape: PredictorShape, weights: PredictorWeights, hidden_cw: Tenso
 # ---------------------------------------------------------------- the kernel
 
 _POINTERS = ("layers projection heads owned scales tables hidden bias head_norms rotary codes mail "
-             "temperature top_p top_k step seed logits").split()
+             "temperature top_p top_k step seed logits cache").split()
 
 
 class _Arguments(ctypes.Structure):

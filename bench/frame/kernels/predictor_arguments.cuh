@@ -16,6 +16,7 @@ struct Arguments {
   const int *top_k, *step;
   const long long *seed;
   float *logits;           // null, or [PASSES-1][rows][CODES]
+  u16 *cache;              // frame_cluster only: [rows*8][LAYERS][keys, values][PASSES-1][128]
   int rows, forced;
 };
 

@@ -102,3 +102,18 @@ def test_the_remaining_lines_are_right_on_this_machine():
     assert doctor.shared_memory(load_plan("maze")).level == "ok"
     assert doctor.leftovers().level == "ok"
     assert doctor.native_code().level == "ok"
+
+
+def test_a_gpu_that_is_not_there_fails_with_what_to_do(monkeypatch):
+    plan = load_plan("qwen3_tts", cores=2)
+    monkeypatch.setattr(doctor, "_versions", lambda names: (["torch 1"], []))
+    monkeypatch.setattr(doctor.subprocess, "run", lambda *a, **k: doctor.subprocess.CompletedProcess(a, 0, "\n", ""))
+    result = doctor.devices(plan)
+    assert result.level == "fail"
+    assert "cuda:0" in result.value
+    assert "--set node.speech.device=cpu" in result.fix
+
+
+def test_without_torch_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr(doctor, "_versions", lambda names: ([], ["torch"]))
+    assert "omnirt[qwen3-tts]" in doctor.devices(load_plan("qwen3_tts", cores=2)).fix

@@ -3,9 +3,20 @@
 import pytest
 
 from omnirt.gateway.errors import ApiError
+from omnirt.gateway.facts import PipelineFacts
+from omnirt.gateway.speech_reference import Reference
 from omnirt.gateway.speech_request import CHANGES_THE_VOICE, SpeechRequest, SpeechRules, parse_speech
 
-RULES = SpeechRules(honoured=frozenset({"speed"}))
+
+def honouring(*names, **facts):
+    return SpeechRules(facts=PipelineFacts(honoured=frozenset(names), **facts))
+
+
+RULES = honouring("speed")
+COPIES = honouring("ref_text", "x_vector_only_mode", cloning=True, task_types=("Base",))
+SAMPLED = honouring(
+    "temperature", "top_p", "top_k", "repetition_penalty", "ignore_eos", "non_streaming_mode", "subtalker_top_k"
+)
 
 
 def refusal(body, rules=RULES):
@@ -87,6 +98,12 @@ def test_every_field_arrives():
         ("extra_body", 3, "invalid_value"),
         ("ref_audio", "ftp://x/y.wav", "unsupported_parameter"),
         ("ref_audio", "javascript:x", "unsupported_parameter"),
+        ("references", [{"audio_path": "x"}], "unsupported_parameter"),
+        ("ref_text", "what is said", "unsupported_parameter"),
+        ("ref_text", 3, "invalid_value"),
+        ("x_vector_only_mode", True, "unsupported_parameter"),
+        ("x_vector_only_mode", "yes", "invalid_value"),
+        ("speaker_embedding", [0.1, 0.2], "unsupported_parameter"),
     ],
 )
 def test_a_wrong_field_is_refused_by_its_name(field, value, code):
@@ -106,7 +123,20 @@ def test_an_unknown_format_names_the_known_ones():
 
 def test_null_means_absent_everywhere():
     names = [*CHANGES_THE_VOICE, "model", "voice", "speaker", "response_format", "speed", "stream", "stream_format"]
-    names += ["sample_rate", "seed", "instructions", "language", "task_type", "max_new_tokens", "extra_body"]
+    names += [
+        "ref_audio",
+        "references",
+        "ref_text",
+        "x_vector_only_mode",
+        "top_k",
+        "sample_rate",
+        "seed",
+        "instructions",
+        "language",
+        "task_type",
+        "max_new_tokens",
+        "extra_body",
+    ]
     assert parse_speech({"input": "hi"} | dict.fromkeys(names), RULES) == SpeechRequest("hi")
 
 
@@ -129,8 +159,50 @@ def test_speaker_is_another_name_for_voice():
 def test_what_changes_the_voice_passes_only_where_a_stage_honours_it(name):
     assert refusal({"input": "hi", name: "x"}).code == "unsupported_parameter"
     assert parse_speech({"input": "hi", name: False}, RULES) == SpeechRequest("hi")
-    honouring = SpeechRules(honoured=frozenset({name}))
-    assert parse_speech({"input": "hi", name: "x"}, honouring).params == {name: "x"}
+    assert parse_speech({"input": "hi", name: "x"}, honouring(name)).params == {name: "x"}
+
+
+def test_a_recording_to_copy_is_a_field_of_its_own():
+    body = {"input": "hi", "ref_audio": "data:,x", "ref_text": " what is said ", "x_vector_only_mode": False}
+    expected = SpeechRequest("hi", reference=Reference("data:,x"), ref_text="what is said", x_vector_only=False)
+    assert parse_speech(body, COPIES) == expected
+    assert parse_speech({"input": "hi", "x_vector_only_mode": True}, COPIES).x_vector_only
+
+
+def test_sampling_is_checked_where_a_stage_acts_on_it_and_ignored_elsewhere():
+    values = {"temperature": 0.7, "top_p": 1, "top_k": -1, "repetition_penalty": 1.05, "ignore_eos": True}
+    values |= {"non_streaming_mode": False, "subtalker_top_k": 50}
+    assert parse_speech({"input": "hi"} | values, SAMPLED).params == values | {"top_k": 0}
+    assert parse_speech({"input": "hi"} | values, RULES).params == {}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("temperature", -0.1),
+        ("temperature", "hot"),
+        ("temperature", float("nan")),
+        ("top_p", 1.1),
+        ("top_k", 1.5),
+        ("top_k", -2),
+        ("top_k", True),
+        ("subtalker_top_k", "x"),
+        ("repetition_penalty", 0),
+        ("ignore_eos", 1),
+        ("non_streaming_mode", "no"),
+    ],
+)
+def test_sampling_out_of_range_is_refused_by_its_name(field, value):
+    found = refusal({"input": "hi", field: value}, SAMPLED)
+    assert (found.status, found.param) == (400, field)
+
+
+def test_a_task_that_the_model_cannot_do_is_refused_with_those_it_can():
+    rules = honouring(task_types=("VoiceDesign", "Base"))
+    assert parse_speech({"input": "hi", "task_type": "Base"}, rules).task_type == "Base"
+    found = refusal({"input": "hi", "task_type": "CustomVoice"}, rules)
+    assert (found.param, found.code) == ("task_type", "unsupported_parameter")
+    assert "VoiceDesign, Base" in found.message
 
 
 def test_another_speed_is_refused_where_no_stage_honours_it():
@@ -140,7 +212,7 @@ def test_another_speed_is_refused_where_no_stage_honours_it():
 
 
 def test_languages_are_checked_where_the_stages_name_them():
-    rules = SpeechRules(languages=("English", "en"))
+    rules = honouring(languages=("English", "en"))
     assert parse_speech({"input": "hi", "language": "english"}, rules).params == {"language": "english"}
     assert parse_speech({"input": "hi", "language": "Auto"}, rules).params == {}
     assert refusal({"input": "hi", "language": "Klingon"}, rules).param == "language"
@@ -173,6 +245,6 @@ def test_limits_come_from_the_rules():
 
 @pytest.mark.parametrize("value", [{}, {"a": 1}, []])
 def test_a_stages_own_parameter_is_a_plain_value_or_refused(value):
-    rules = SpeechRules(honoured=frozenset({"normalize"}))
+    rules = honouring("normalize")
     assert refusal({"input": "hi", "normalize": value}, rules).param == "normalize"
     assert parse_speech({"input": "hi", "normalize": False}, rules).params == {"normalize": False}

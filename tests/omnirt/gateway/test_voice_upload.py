@@ -7,7 +7,7 @@ import pytest
 from omnirt.gateway.config import GatewayConfig
 from omnirt.gateway.media import wav_header
 from omnirt.gateway.voice_upload import container_of
-from omnirt.testing.scripted_service import speech_facts, tone
+from omnirt.testing.scripted_service import clone_plan, speech_facts, tone
 
 WAV = wav_header(24_000, 4_800) + tone(0.1).tobytes()
 PATH = "/v1/audio/voices"
@@ -21,9 +21,10 @@ def directory(tmp_path):
 @pytest.fixture
 def learner(make_gateway, directory):
     facts = speech_facts()
-    facts["voice"] |= {"cloning": True, "voice_design": True}
+    facts["voice"]["voice_design"] = True
+    facts["ear"] = {"cloning": True}
     config = GatewayConfig(voices_dir=str(directory), upload_bytes_max=100_000, voices_max=2)
-    return make_gateway(facts=facts, config=config)
+    return make_gateway(plan=clone_plan(), facts=facts, config=config)
 
 
 def multipart(audio=WAV, filename="me.wav", boundary="b0undary", **fields):
@@ -59,8 +60,10 @@ def test_an_uploaded_voice_is_listed_used_and_deleted(learner, directory):
     assert listing["uploaded_voices"][0]["file_size"] == len(WAV)
     for name in ("Ann", voice["id"], {"id": voice["id"]}):
         assert learner.speak(voice=name).status == 200
-        sample = learner.service.submitted[-1].params["voice_sample"]
-        assert sample == str(directory.resolve() / f"{voice['id']}.audio")
+        submit = learner.service.submitted[-1]
+        assert submit.params == {"speed": 1.0, "reference": True, "ref_text": "hello", "reference_samples": 2400}
+        assert [name for name, _ in submit.inputs] == ["text", "audio"]
+        assert submit.inputs[1][1].samples.tobytes() == tone(0.1).tobytes()
     gone = learner.ask("DELETE", f"{PATH}/{voice['id']}").json()
     assert (gone["id"], gone["object"], gone["deleted"], gone["success"]) == (
         voice["id"],
@@ -79,7 +82,7 @@ def test_a_described_voice_is_kept_too(learner, as_json):
     answer = learner.ask("POST", PATH, fields) if as_json else upload(learner, audio=None, **fields)
     assert (answer.status, answer.json()["type"], answer.json()["prompt"]) == (200, "prompt", "a deep voice")
     assert learner.speak(voice="Bo").status == 200
-    assert learner.service.submitted[-1].params["voice_prompt"] == "a deep voice"
+    assert learner.service.submitted[-1].params == {"speed": 1.0, "instructions": "a deep voice"}
 
 
 @pytest.mark.parametrize(
@@ -96,6 +99,9 @@ def test_a_described_voice_is_kept_too(learner, as_json):
         ({"name": "Ann", "consent": "c", "audio": None}, "audio_sample"),
         ({"name": "Ann", "consent": "c", "audio": b""}, "audio_sample"),
         ({"name": "Ann", "consent": "c", "audio": b"MZ not audio"}, "audio_sample"),
+        ({"name": "Ann", "consent": "c", "audio": b"OggS not audio"}, "audio_sample"),
+        ({"name": "Ann", "consent": "c", "audio": WAV[:-100]}, "audio_sample"),
+        ({"name": "Ann", "type": "prompt", "prompt": "x" * 5000}, "prompt"),
         ({"name": "Ann", "consent": "c", "type": "dance"}, "type"),
         ({"name": "Ann", "type": "prompt", "prompt": " "}, "prompt"),
         ({"name": "n" * 20_000, "consent": "c"}, "name"),

@@ -1,46 +1,10 @@
-"""The voices routes, and what a name stands for."""
+"""The voices routes."""
 
 import msgspec
 import pytest
 
 from omnirt.gateway.config import GatewayConfig
-from omnirt.gateway.errors import ApiError
-from omnirt.gateway.facts import PipelineFacts, VoiceFact
-from omnirt.gateway.voice_store import StoredVoice, VoiceStore
-from omnirt.gateway.voices import voice_params
-from omnirt.testing.scripted_service import speech_facts, speech_plan
-
-FACTS = PipelineFacts(
-    voices=(VoiceFact("a", "Ann"), VoiceFact("b", "b")), default_voice="b", aliases={"alloy": "a", "bob": "Bo"}
-)
-
-
-def put(store, voice, upload):
-    kept = store.write(voice, upload)
-    store.add(kept)
-    return kept
-
-
-@pytest.mark.parametrize(("name", "voice"), [(None, "b"), ("a", "a"), ("Ann", "a"), ("alloy", "a"), ("b", "b")])
-def test_names_stand_for_voices(name, voice):
-    assert voice_params(name, FACTS, None) == {"voice": voice}
-
-
-def test_uploaded_voices_bring_what_they_are_made_of(tmp_path):
-    store = VoiceStore(str(tmp_path), 10)
-    upload = store.begin()
-    upload.write(b"RIFF")
-    sample = put(store, StoredVoice("", "Cy", 0, "audio_sample", ref_text="hello"), upload)
-    described = put(store, StoredVoice("", "Bo", 0, "prompt", prompt="deep"), None)
-    path = str(tmp_path.resolve() / f"{sample.id}.audio")
-    assert voice_params("Cy", FACTS, store) == {"voice": sample.id, "voice_sample": path, "voice_ref_text": "hello"}
-    assert voice_params("bob", FACTS, store) == {"voice": described.id, "voice_prompt": "deep"}
-
-
-@pytest.mark.parametrize("name", ["x", "../a", "/etc/passwd", "A", "a\0"])
-def test_other_names_are_refused_with_the_choices(name):
-    with pytest.raises(ApiError, match="a, b"):
-        voice_params(name, FACTS, None)
+from omnirt.testing.scripted_service import clone_facts, clone_plan, speech_plan
 
 
 def test_the_list_suits_all_its_readers(gateway):
@@ -66,9 +30,7 @@ def test_a_model_that_cannot_learn_voices_says_so_before_reading_one(gateway):
 
 
 def test_a_server_without_a_directory_keeps_none(make_gateway):
-    facts = speech_facts()
-    facts["voice"]["cloning"] = True
-    answer = make_gateway(facts=facts).ask("POST", "/v1/audio/voices", {"name": "x"})
+    answer = make_gateway(plan=clone_plan(), facts=clone_facts()).ask("POST", "/v1/audio/voices", {"name": "x"})
     assert (answer.status, answer.error()["code"]) == (501, "unsupported_endpoint")
 
 
@@ -82,3 +44,16 @@ def test_an_unusable_directory_stops_the_start(make_gateway, tmp_path):
     (tmp_path / "voices").write_text("")
     with pytest.raises(Exception, match="cannot use"):
         make_gateway(config=GatewayConfig(voices_dir=str(tmp_path / "voices")))
+
+
+def test_a_model_that_only_copies_lists_no_voice_of_its_own(make_gateway):
+    gateway = make_gateway(plan=clone_plan(), facts=clone_facts())
+    assert gateway.ask("GET", "/v1/audio/voices").json()["voices"] == []
+
+
+def test_a_recording_that_no_stage_hears_cannot_be_copied(make_gateway, tmp_path):
+    facts = clone_facts()
+    facts["voice"] |= facts.pop("ear")
+    gateway = make_gateway(plan=speech_plan(), facts=facts, config=GatewayConfig(voices_dir=str(tmp_path)))
+    assert gateway.ask("POST", "/v1/audio/voices", {"name": "x"}).status == 501
+    assert gateway.speak(ref_audio="data:,x").error()["param"] == "ref_audio"

@@ -1,0 +1,265 @@
+"""Continuous batching of a codec-frame model: sequences join and leave between frames.
+
+    step n      prefill of a few | frame n launched | frame n - ahead read
+    device        ... frame n - 2 | frame n - 1 | prefill | frame n
+
+What always holds:
+    a sequence's codes depend on its prompt, its text, its sampling and the weights, never on batch mates or on when it
+    joined: on a processor bit for bit; on a GPU as far as FrameStep.run does not depend on the bucket, and prefill not
+    on how it was cut;
+    a step prefills at most `prefill_max` positions, so running rows wait for one piece at most;
+    a sequence that was added holds its row and all its pages until it is over or removed;
+    the host never waits for the newest frame, but for a sequence's first one: that one is read at once;
+    a sequence that is not given to a step stands still, and what was under way for it is kept until it is given;
+    a step that raises has moved nothing that the same step would not do again.
+
+Not thread-safe; everything happens in the caller's thread and, on a GPU, in its current stream.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from torch import Tensor
+
+from omnirt.actors.engines.frame.outbox import Outbox
+from omnirt.actors.engines.frame.pages import PagePool, pages_for
+from omnirt.actors.engines.frame.sequence import JOINED, OVER, FrameSampling, FrameSequence, Produced, shares
+from omnirt.actors.engines.frame.settings import RowSettings
+from omnirt.actors.engines.frame.step import FrameStep, Piece
+from omnirt.errors import InvalidRequest, Overloaded
+from omnirt.kernels.frame_layout import PAGE
+
+__all__ = ["FrameEngine", "FrameFigures", "FrameSampling", "FrameSequence", "Produced"]
+
+
+class FrameFigures(msgspec.Struct, frozen=True):
+    """For the operator. The first three count since the start."""
+
+    frames: int
+    """Read and handed on."""
+    launches: int
+    prefilled: int
+    """Positions."""
+    rows_used: int
+    pages_used: int
+
+
+class _Launch(NamedTuple):
+    """A frame that was not read yet. It names its sequences, so what it holds never reaches a row's next owner."""
+
+    bucket: int
+    sequences: list[FrameSequence]
+    has_first: bool
+
+
+class FrameEngine:
+    def __init__(self, step: FrameStep, *, ahead: int | None = None, first_ahead: int = 0) -> None:
+        """`ahead`: frames that the device may be before the host; None: 2 on a GPU, 0 on a processor, where a frame is
+        over when its call returns. `first_ahead`: the same where a sequence's first frame is awaited; 1 keeps the
+        device busy in the meantime, and what is launched for the first packet comes after one more frame."""
+        state = step.state
+        self._step, self._state = step, state
+        self._ahead = ahead if ahead is not None else 2 if state.x.is_cuda else 0
+        self._first_ahead = first_ahead
+        self.rows_max = step.buckets[-1]
+        self.positions_max = state.tables.shape[1] * PAGE
+        """That a prompt and its frames may have together."""
+        self.lines_max = state.text.shape[1]
+        """Of text. More are taken only where `frames_max` frames cannot come to them."""
+        self._pages = PagePool(state.keys.shape[1])
+        self._settings = RowSettings(state)
+        self._outbox = Outbox(state.codes, self._ahead + 2)
+        self._free_rows = list(range(self.rows_max))  # a heap: low ones first, so that buckets stay small
+        self._joined: dict[FrameSequence, None] = {}  # in order of arrival
+        self._pending: deque[_Launch] = deque()
+        self._frames = self._launches = self._prefilled = 0
+
+    @property
+    def rows_free(self) -> int:
+        return len(self._free_rows)
+
+    @property
+    def pages_free(self) -> int:
+        return self._pages.free
+
+    @property
+    def figures(self) -> FrameFigures:
+        pages_used = self._pages.total - self._pages.free
+        return FrameFigures(self._frames, self._launches, self._prefilled, len(self._joined), pages_used)
+
+    def fits(self, prompt_rows: int, frames_max: int) -> bool:
+        """Whether such a sequence can be added now. Raises InvalidRequest when it never can."""
+        most = min(self.positions_max, self._pages.total * PAGE)
+        if prompt_rows < 1:
+            raise InvalidRequest("the prompt is empty", param="input")
+        if prompt_rows + frames_max > most:
+            raise InvalidRequest(
+                f"the prompt has {prompt_rows} positions; with {frames_max} frames it is more than {most}",
+                param="input" if prompt_rows >= most else "frames_max",
+            )
+        return bool(self._free_rows) and pages_for(prompt_rows + frames_max) <= self._pages.free
+
+    def add(
+        self, prompt_tw: Tensor, sampling: FrameSampling, text_tw: Tensor, *, text_open: bool = False
+    ) -> FrameSequence:
+        """Take a row and all pages. `prompt_tw` [P, W]: inputs of the backbone. `text_tw` [T, W]: what is added to the
+        inputs after it, one line a frame; after the last line it is that one again, so it is the padding, unless
+        `text_open`: then more comes with `extend`, and there may be none yet.
+
+        Raises InvalidRequest when it can never be, Overloaded when no row or not enough pages are free (see `fits`).
+        """
+        sampling.check()
+        if not text_open and not len(text_tw):
+            raise InvalidRequest("there is no line of text", param="input")
+        lines = self._room_for(0, len(text_tw), sampling)
+        if not self.fits(len(prompt_tw), sampling.frames_max):
+            lacking = "pages of the cache are taken" if self._free_rows else f"{self.rows_max} rows are taken"
+            raise Overloaded(f"all {lacking}")
+        row, state = self._free_rows[0], self._state
+        prompt = prompt_tw.to(state.x.device, state.x.dtype, non_blocking=True)
+        state.x[row].copy_(prompt[-1])
+        state.text[row, :lines].copy_(text_tw[:lines], non_blocking=True)
+        state.positions[row].fill_(len(prompt) - 1)
+        for counted in (state.steps, state.stopped, state.seen):
+            counted[row].zero_()
+        heapq.heappop(self._free_rows)
+        pages = self._pages.take(pages_for(len(prompt) + sampling.frames_max))
+        sequence = FrameSequence(sampling, prompt, row, pages)
+        sequence.lines, sequence.text_open = lines, text_open
+        self._settings.join(row, sampling, pages)
+        self._settings.set_lines(row, lines)
+        self._joined[sequence] = None
+        return sequence
+
+    def extend(self, sequence: FrameSequence, text_tw: Tensor, last: bool) -> None:
+        """More lines for one whose text is open; with `last` there will be no others, and the padding must be the last
+        line. Nothing happens to one that is over. Raises InvalidRequest when they are too many; none is kept then."""
+        if sequence.state == OVER:
+            return
+        assert sequence.text_open, "its text is complete"
+        assert not last or sequence.lines + len(text_tw), "the padding is missing"
+        count = self._room_for(sequence.lines, len(text_tw), sequence.sampling)
+        if count:
+            place = self._state.text[sequence.row, sequence.lines : sequence.lines + count]
+            place.copy_(text_tw[:count], non_blocking=True)
+            sequence.lines += count
+            self._settings.set_lines(sequence.row, sequence.lines)
+        sequence.text_open = not last and sequence.lines < sequence.sampling.frames_max
+
+    def step(self, sequences: Iterable[FrameSequence]) -> list[Produced]:
+        """Advance exactly these: prefill first, then one frame of each one that can go on. What comes back is what was
+        read of them meanwhile."""
+        asked = dict.fromkeys(sequences)
+        rows = [sequence for sequence in self._joined if sequence in asked]
+        self._prefill([sequence for sequence in rows if sequence.to_prefill])
+        launched = self._launch([sequence for sequence in rows if sequence.ready])
+        while self._pending and (not launched or self._is_due()):
+            self._read()
+        return [self._handed_out(sequence) for sequence in asked if sequence.held or sequence.last_unsaid]
+
+    def remove(self, sequence: FrameSequence) -> None:
+        """Give its row and its pages back, at any time and as often as one likes. One that was not over becomes over,
+        without a finish reason; what was not handed out is lost."""
+        sequence.held, sequence.last_unsaid = [], False
+        if sequence.state == JOINED:
+            self._release(sequence)
+
+    def warm_up(self) -> None:
+        """A prompt and two frames, through every library that a request will meet; nothing of it stays."""
+        rows = self._state.x.new_zeros(min(3, self.positions_max - 2), self._state.x.shape[1])
+        sequence = self.add(rows, FrameSampling(frames_max=2, ignore_stop=True), rows[:1])
+        while sequence.state != OVER:
+            self.step([sequence])
+        self.remove(sequence)
+
+    def _room_for(self, have: int, more: int, sampling: FrameSampling) -> int:
+        """How many of these lines to keep: none that no frame can come to."""
+        count = min(more, sampling.frames_max - have)
+        if have + count > self.lines_max:
+            raise InvalidRequest(
+                f"the text has {have + more} lines, a row holds {self.lines_max}: say it in parts", param="input"
+            )
+        return count
+
+    def _prefill(self, waiting: list[FrameSequence]) -> None:
+        counts = shares(waiting, self._step.prefill_max)
+        if not counts:
+            return
+        pieces = []
+        for sequence, count in counts.items():
+            start, prompt = sequence.prefilled, sequence.prompt
+            assert prompt is not None
+            pieces.append(Piece(sequence.row, start, prompt[start : start + count]))
+        self._settings.send()
+        self._step.prefill(pieces)
+        for sequence, count in counts.items():
+            sequence.prefilled += count
+            self._prefilled += count
+            if not sequence.to_prefill:
+                sequence.prompt = None
+
+    def _launch(self, ready: list[FrameSequence]) -> bool:
+        if not ready:
+            return False
+        rows = [sequence.row for sequence in ready]
+        highest = max(rows)
+        bucket = next(size for size in self._step.buckets if size > highest)
+        self._settings.set_active(rows)
+        self._settings.send()
+        self._step.run(bucket)
+        self._outbox.send(bucket)
+        has_first = False
+        for sequence in ready:
+            has_first |= not sequence.launched
+            sequence.launched += 1
+        self._launches += 1
+        self._pending.append(_Launch(bucket, ready, has_first))
+        return True
+
+    def _is_due(self) -> bool:
+        """Whether the oldest has to be read now."""
+        if len(self._pending) > self._ahead:
+            return True
+        awaited = len(self._pending) - min(self._first_ahead, self._ahead)
+        return any(launch.has_first for launch, _ in zip(self._pending, range(awaited), strict=False))
+
+    def _read(self) -> None:
+        launch = self._pending[0]
+        codes = self._outbox.receive(launch.bucket)
+        self._pending.popleft()
+        firsts, stop_code = codes[:, 0].tolist(), self._step.shape.stop_code
+        for sequence in launch.sequences:
+            if sequence.state == OVER:  # the host did not know it yet
+                continue
+            if firsts[sequence.row] == stop_code:
+                self._finish(sequence, "stop")
+                continue
+            sequence.held.append(codes[sequence.row])
+            sequence.frames += 1
+            self._frames += 1
+            if sequence.frames == sequence.sampling.frames_max:
+                self._finish(sequence, "length")
+
+    def _finish(self, sequence: FrameSequence, reason: str) -> None:
+        sequence.finish_reason, sequence.last_unsaid = reason, True
+        self._release(sequence)
+
+    def _release(self, sequence: FrameSequence) -> None:
+        del self._joined[sequence]
+        sequence.state, sequence.prompt = OVER, None
+        heapq.heappush(self._free_rows, sequence.row)
+        self._pages.give(sequence.pages)
+        self._settings.leave(sequence.row)
+
+    def _handed_out(self, sequence: FrameSequence) -> Produced:
+        held = sequence.held
+        codes = np.stack(held) if held else np.empty((0, self._state.codes.shape[1]), np.int32)
+        reason = sequence.finish_reason if sequence.last_unsaid else ""
+        sequence.held, sequence.last_unsaid = [], False
+        return Produced(sequence, codes, reason)

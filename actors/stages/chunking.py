@@ -1,0 +1,50 @@
+"""When the frames of an answer leave for the decoder: small chunks first, then larger ones, never late for the player.
+
+A player that starts on the first packet has heard `now - first` seconds and was given `frames * frame_s`: the rest is
+its lead. Larger chunks cost less to decode; so a chunk grows along `sizes`, but what is there leaves at once when the
+lead would not last until the next chance. Pure: time comes in.
+"""
+
+from __future__ import annotations
+
+from omnirt.clock import NS
+
+SIZES = (1, 2, 4, 8)
+"""Frames of the first, second, ... chunk; the last one repeats."""
+GUARD_S = 0.06
+"""Lead that is never given away: a chunk still has to be decoded and to travel."""
+
+
+class Chunks:
+    def __init__(self, sizes: tuple[int, ...], frame_s: float) -> None:
+        self._sizes, self._frame_s = sizes, frame_s
+        self._count = 0
+        self._frames = 0
+        self._first_ns = 0
+        self._last_ns = 0
+        """When the frame before was made, and how long that took."""
+        self._period_s = 0.0
+
+    def made(self, now_ns: int) -> None:
+        """A frame is there."""
+        if self._last_ns:
+            self._period_s = (now_ns - self._last_ns) / NS
+        self._last_ns = now_ns
+
+    def is_due(self, waiting: int, now_ns: int) -> bool:
+        """Whether the `waiting` frames should leave now."""
+        if not waiting:
+            return False
+        if waiting >= self._sizes[min(self._count, len(self._sizes) - 1)]:
+            return True
+        return bool(self._count) and self._lead_s(now_ns) < GUARD_S + 2 * self._period_s
+
+    def left(self, frames: int, now_ns: int) -> None:
+        """They did."""
+        if not self._count:
+            self._first_ns = now_ns
+        self._count += 1
+        self._frames += frames
+
+    def _lead_s(self, now_ns: int) -> float:
+        return self._frames * self._frame_s - (now_ns - self._first_ns) / NS

@@ -1,0 +1,178 @@
+"""Codec frames in, samples out: the streaming decoder as a stage.
+
+    frames -> pieces of one call -> samples, in order
+
+A call takes all that waits, of any requests and in any lengths. Its result is looked at later, so the device computes
+while the loop does other things. While one is under way frames gather for the next, because a call for many rows costs
+little more than one for few; chunks that open or end an answer are decoded at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from omnirt.actors.models.sources import resolve
+from omnirt.errors import ConfigError
+from omnirt.runtime.stage import Chunk, Context, Emission, EngineStage, Request
+from omnirt.wire.payload import CodecFrames, Pcm
+
+if TYPE_CHECKING:
+    from omnirt.actors.engines.codec.decoder import Call, StreamingDecoder
+
+CALLS_MAX = 4
+"""Under way at a time; with more, the samples of the first would only be late."""
+
+
+class CodecOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    weights: str | tuple[str, ...]
+    """A checkpoint's folder or its repository on the hub; of several, the first to be had."""
+    rows: int = 64
+    """Requests at a time."""
+    call_frames: int = 128
+    """So many waiting frames are worth a call while another one is under way."""
+    dtype: str = "auto"
+    """`float32`, `bfloat16`; auto is bfloat16 on a GPU."""
+
+    def check(self) -> None:
+        """Raises ConfigError."""
+        for name, least in (("rows", 1), ("call_frames", 1)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name} must be at least {least}, not {getattr(self, name)}")
+
+
+class _Voice:
+    """A request: its slot in the decoder, and what of it waits or is under way."""
+
+    def __init__(self, slot: int) -> None:
+        self.slot = slot
+        self.waiting: list[np.ndarray] = []
+        """Codes, [F, Q] each."""
+        self.unheard = 0
+        """How many frames of them lead in."""
+        self.started = False
+        self.closed = False
+        self.calls = 0
+        """Under way."""
+        self.done: list[np.ndarray] = []
+
+    @property
+    def is_over(self) -> bool:
+        return self.closed and not (self.waiting or self.calls or self.done)
+
+
+class Codec(EngineStage):
+    accepts = {"frames": CodecFrames}
+    emits = {"audio": Pcm}
+    Options = CodecOptions
+
+    _decoder: StreamingDecoder
+
+    def start(self, ctx: Context) -> None:
+        self.options.check()
+        self._decoder = load_decoder(self.options, ctx.device, ctx.threads, ctx.report)
+        self._calls: deque[tuple[Call, list[_Voice]]] = deque()
+
+    def facts(self) -> dict[str, Any]:
+        return {"sample_rate": self._decoder.sample_rate}
+
+    def admit(self, ctx: Context, chunk: Chunk) -> None:
+        frames: CodecFrames = chunk.payload
+        voice = self._of(chunk.request)
+        voice.waiting.append(np.array(frames.codes, np.int32))
+        voice.unheard += frames.unheard
+
+    def close(self, ctx: Context, request: Request) -> None:
+        self._of(request).closed = True
+
+    def step(self, ctx: Context, rows: list[Request]) -> list[Emission]:
+        self._collect(wait=False)
+        self._launch(rows)
+        return [emission for request in rows if (emission := self._say(request)) is not None]
+
+    def forget(self, ctx: Context, request: Request) -> None:
+        voice, request.state = request.state, None
+        if voice is not None:
+            self._decoder.close(voice.slot)
+
+    def _of(self, request: Request) -> _Voice:
+        if request.state is None:
+            request.state = _Voice(self._decoder.open())
+        return request.state
+
+    # ------------------------------------------------------------ calls
+
+    def _launch(self, rows: list[Request]) -> None:
+        """One call for all that waits, if it is worth it now."""
+        waiting = [voice for request in rows if (voice := self._of(request)).waiting]
+        if not waiting or not self._is_worth_a_call(waiting):
+            return
+        if len(self._calls) >= CALLS_MAX:
+            self._collect(wait=True)
+        from omnirt.actors.engines.codec.decoder import Piece
+
+        pieces = []
+        for voice in waiting:
+            codes = voice.waiting[0] if len(voice.waiting) == 1 else np.concatenate(voice.waiting)
+            pieces.append(Piece(voice.slot, codes, voice.unheard))
+            voice.waiting, voice.unheard = [], 0
+            voice.started = True
+            voice.calls += 1
+        self._calls.append((self._decoder.launch(pieces), waiting))
+
+    def _is_worth_a_call(self, waiting: list[_Voice]) -> bool:
+        if not self._calls or any(not voice.started or voice.closed for voice in waiting):
+            return True
+        return sum(len(codes) for voice in waiting for codes in voice.waiting) >= self.options.call_frames
+
+    def _collect(self, *, wait: bool) -> None:
+        """Samples of the calls that are done, or of the oldest one in any case."""
+        while self._calls and (wait or self._calls[0][0].ready()):
+            call, voices = self._calls.popleft()
+            for voice, samples in zip(voices, call.samples(), strict=True):
+                voice.calls -= 1
+                voice.done.append(samples)
+            wait = False
+
+    def _say(self, request: Request) -> Emission | None:
+        voice = self._of(request)
+        payload = None
+        if voice.done:
+            samples = voice.done[0] if len(voice.done) == 1 else np.concatenate(voice.done)
+            voice.done = []
+            payload = Pcm(to_int16(samples), self._decoder.sample_rate) if len(samples) else None
+        if voice.is_over:
+            return Emission(request, "audio", payload, end=True)
+        if payload is None and not voice.waiting and not voice.calls:
+            return None  # it sleeps until more frames come
+        return Emission(request, "audio", payload)
+
+
+def load_decoder(options: CodecOptions, device: str, threads: int, report: Callable[[str], None]) -> StreamingDecoder:
+    """The decoder that `options` name, ready for requests. Raises ConfigError."""
+    import torch
+
+    from omnirt.actors.engines.codec.decoder import Piece, StreamingDecoder
+    from omnirt.actors.models.qwen3_tts.codec_weights import read_codec
+
+    options.check()
+    weights = options.weights
+    folder = resolve(weights if isinstance(weights, str) else list(weights), report) / "speech_tokenizer"
+    torch.set_grad_enabled(False)
+    if device == "cpu":
+        torch.set_num_threads(threads)
+    report("decoder")
+    decoder = StreamingDecoder(read_codec(folder), options.rows, device, options.dtype)
+    slot = decoder.open()
+    decoder.launch([Piece(slot, np.zeros((1, decoder.shape.books), np.int32))]).samples()
+    decoder.close(slot)
+    return decoder
+
+
+def to_int16(samples: np.ndarray) -> np.ndarray:
+    """-1..1 float to int16. What is louder stays at the rail; it never wraps round."""
+    return np.clip(np.rint(samples * 32767.0), -32767, 32767).astype(np.int16)

@@ -1,0 +1,251 @@
+"""Text (and a speaker's voice) in, codec frames out: a codec-frame model behind its prompt.
+
+    text  -> ids -> prompt --\\
+    voice -------------------+-> rows of the engine, one frame a step -> chunks of frames
+    more text -> lines ------/
+
+What is wrong with a request is said when its prompt is made, before it takes part in a step. A request that finds no
+room in the cache waits for it. All requests are rows of one batch; those that nobody reads stand still.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from omnirt.actors.models.qwen3_tts.voice import SpeakerVoice
+from omnirt.actors.stages.chunking import SIZES, Chunks
+from omnirt.actors.stages.talker_params import CLONE_HONOURED, HONOURED, TalkerWishes, frames_for, wishes
+from omnirt.actors.text.tokenizer import TooLongError
+from omnirt.clock import NS, monotonic_ns
+from omnirt.errors import ConfigError, InvalidRequest, Overloaded
+from omnirt.runtime.stage import Chunk, Context, Emission, EngineStage, Request
+from omnirt.wire.payload import CodecFrames, Text
+
+if TYPE_CHECKING:
+    from omnirt.actors.engines.frame.engine import FrameSampling, FrameSequence, Produced
+    from omnirt.actors.models.qwen3_tts.prompt import Prompt
+    from omnirt.actors.models.qwen3_tts.speaker import Speaker
+    from omnirt.actors.models.qwen3_tts.tokens import IncomingText
+
+LEAD_IN_FRAMES = 72
+"""Of the recording that a voice is copied from, what the decoder hears before the first frame: its window."""
+ROOM_WAIT_S = 20.0
+"""For room in the cache."""
+
+
+class TalkerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    weights: str | tuple[str, ...]
+    """A checkpoint's folder or its repository on the hub; of several, the first to be had."""
+    name: str = ""
+    dtype: str = "auto"
+    """`float32`, `bfloat16`; auto is bfloat16 on a GPU."""
+    rows: int = 64
+    """Requests at a time."""
+    frames_max: int = 2048
+    """Of one answer: 164 seconds."""
+    prompt_max: int = 1024
+    """Positions of a prompt: text, and the recording of a voice."""
+    prefill_positions: int = 128
+    """Of new prompts in a step: what answers under way wait for at most."""
+    cache_gib: float = 4.0
+    """For keys and values of all answers (64 answers of 10 s with 1.7B take 2)."""
+    chunk_frames: tuple[int, ...] = SIZES
+    """Frames of the first, second, ... chunk of an answer; the last one repeats."""
+    weights_bits: int = 16
+    """8: the weights that a frame reads are rounded to 8 bits (1.7B on a GPU, few rows): faster alone, less exact."""
+
+    def check(self) -> None:
+        """Raises ConfigError."""
+        for name, least in (("rows", 1), ("frames_max", 1), ("prompt_max", 32), ("prefill_positions", 1)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        if not self.cache_gib > 0:
+            raise ConfigError(f"cache_gib must be above 0, not {self.cache_gib}")
+        if not self.chunk_frames or min(self.chunk_frames) < 1:
+            raise ConfigError("chunk_frames must be at least one number of frames, each 1 or more")
+        if self.weights_bits not in (8, 16):
+            raise ConfigError(f"weights_bits must be 8 or 16, not {self.weights_bits}")
+
+
+class _Row:
+    """A request: what it brought, and its answer once that has begun."""
+
+    def __init__(self, wished: TalkerWishes, sampling: FrameSampling, incoming: IncomingText, chunks: Chunks) -> None:
+        self.wishes, self.sampling = wished, sampling
+        self.incoming, self.chunks = incoming, chunks
+        self.ids: list[int] = []
+        self.closed = False
+        self.voice: SpeakerVoice | None = None
+        self.prompt: Prompt | None = None
+        """Made, and waiting for room since `since_ns`."""
+        self.is_open = False
+        """More text may come behind the prompt."""
+        self.since_ns = 0
+        self.sequence: FrameSequence | None = None
+        self.later: deque[tuple[list[int], bool]] = deque()
+        """Ids of text that came after the prompt was made; the last ones are marked."""
+        self.frames: list[np.ndarray] = []
+        """Made and not sent, [n, Q] each."""
+        self.sent = 0
+        self.tokens = 0
+
+
+class Talker(EngineStage):
+    accepts = {"text": Text, "voice": SpeakerVoice}
+    emits = {"frames": CodecFrames}
+    Options = TalkerOptions
+
+    _speaker: Speaker
+
+    def start(self, ctx: Context) -> None:
+        from omnirt.actors.models.qwen3_tts.speaker import load_speaker
+
+        self._speaker = load_speaker(self.options, ctx.device, ctx.threads, ctx.report)
+
+    def facts(self) -> dict[str, Any]:
+        from omnirt.actors.models.qwen3_tts.languages import facts
+
+        config = self._speaker.config
+        honoured = [*HONOURED, *(CLONE_HONOURED if config.task == "base" else ())]
+        said: dict[str, Any] = {"parameters": honoured, "sample_rate": self._speaker.sample_rate}
+        return said | facts(config) | ({"voice_design": True} if config.task == "voice_design" else {})
+
+    def admit(self, ctx: Context, chunk: Chunk) -> None:
+        row = self._of(chunk.request)
+        if isinstance(chunk.payload, SpeakerVoice):
+            embedding, codes = chunk.payload.embedding, chunk.payload.codes
+            row.voice = SpeakerVoice(np.array(embedding), np.array(codes, np.int32))
+        else:
+            self._take(row, row.incoming.push(chunk.payload.text), last=False)
+        self._prepare(row)
+
+    def close(self, ctx: Context, request: Request) -> None:
+        row = self._of(request)
+        row.closed = True
+        self._take(row, row.incoming.end(), last=True)
+        self._prepare(row)
+
+    def step(self, ctx: Context, rows: list[Request]) -> list[Emission]:
+        """A frame for each answer that has begun."""
+        now_ns = monotonic_ns()
+        for request in rows:
+            self._begin(request.state, now_ns)
+        running = {row.sequence: row for request in rows if (row := request.state).sequence is not None}
+        produced = {one.sequence: one for one in self._speaker.engine.step(running)} if running else {}
+        return [emission for request in rows if (emission := self._say(request, produced)) is not None]
+
+    def forget(self, ctx: Context, request: Request) -> None:
+        row, request.state = request.state, None
+        if row is not None and row.sequence is not None:
+            self._speaker.engine.remove(row.sequence)
+
+    def _of(self, request: Request) -> _Row:
+        if request.state is None:
+            wished = wishes(request.params)
+            sampling = self._speaker.sampling(request.params, request.seed, wished)
+            sizes = self.options.chunk_frames
+            if wished.first_chunk:
+                sizes = (wished.first_chunk, *sizes[1:])
+            incoming = self._speaker.tokens.incoming()
+            request.state = _Row(wished, sampling, incoming, Chunks(sizes, self._speaker.frame_s))
+        return request.state
+
+    # ------------------------------------------------------------ before an answer
+
+    def _take(self, row: _Row, ids: list[int], *, last: bool) -> None:
+        row.tokens += len(ids)
+        if row.tokens > self.options.frames_max:
+            raise InvalidRequest(
+                f"the text has more than {self.options.frames_max} tokens: say it in parts", param="input"
+            )
+        if row.prompt is None and row.sequence is None:
+            row.ids += ids
+        elif ids or last:
+            row.later.append((ids, last))
+            self._extend(row)
+
+    def _prepare(self, row: _Row) -> None:
+        """Make the prompt as soon as it can be. Raises InvalidRequest."""
+        if row.prompt is not None or row.sequence is not None or (row.wishes.has_recording and row.voice is None):
+            return
+        speaker = self._speaker
+        try:
+            prompt = speaker.prompt(row.wishes, row.ids, row.voice, is_open=not row.closed)
+        except TooLongError:
+            raise InvalidRequest("instructions or ref_text are too long", param="instructions") from None
+        if prompt is None:
+            return  # it takes more text
+        asked = row.wishes.frames_max
+        frames = frames_for(len(row.ids), asked, self.options.frames_max) if row.closed else asked
+        frames = min(frames or self.options.frames_max, row.sampling.frames_max)
+        row.sampling = msgspec.structs.replace(row.sampling, frames_max=frames)
+        if len(prompt) > self.options.prompt_max:
+            most = f"{self.options.prompt_max} at most: a shorter text, or recording"
+            raise InvalidRequest(f"the prompt has {len(prompt)} positions, {most}", param="input")
+        speaker.engine.fits(len(prompt), frames)
+        row.prompt, row.is_open, row.since_ns = prompt, not row.closed, monotonic_ns()
+
+    def _begin(self, row: _Row, now_ns: int) -> None:
+        """Take a row of the engine when there is room. What can be wrong was looked at before."""
+        engine, prompt = self._speaker.engine, row.prompt
+        if prompt is None or not engine.fits(len(prompt), row.sampling.frames_max):
+            return
+        rows, lines = self._speaker.embed(prompt)
+        row.sequence = engine.add(rows, row.sampling, lines, text_open=row.is_open)
+        row.prompt = None
+        self._extend(row)
+
+    def _extend(self, row: _Row) -> None:
+        while row.sequence is not None and row.later:
+            ids, last = row.later.popleft()
+            self._speaker.engine.extend(row.sequence, self._speaker.lines(ids, last), last)
+
+    # ------------------------------------------------------------ the answer
+
+    def _say(self, request: Request, produced: dict[FrameSequence, Produced]) -> Emission | None:
+        row: _Row = request.state
+        if row.sequence is None:
+            return self._wait(request, row)
+        one = produced.get(row.sequence)
+        now_ns = monotonic_ns()
+        if one is not None and len(one.codes):
+            row.frames.append(one.codes)
+            row.chunks.made(now_ns)
+        waiting = sum(len(codes) for codes in row.frames)
+        if one is not None and one.finish_reason:
+            self._finish(request, row, one.finish_reason)
+            return Emission(request, "frames", self._chunk(row, now_ns) if waiting else None, end=True)
+        if row.chunks.is_due(waiting, now_ns):
+            return Emission(request, "frames", self._chunk(row, now_ns))
+        return None if row.sequence.waits_for_text else Emission(request, "frames", None)
+
+    def _wait(self, request: Request, row: _Row) -> Emission | None:
+        """Nothing to do until more of its input comes; or until there is room."""
+        if row.prompt is None:
+            return None
+        if monotonic_ns() - row.since_ns > ROOM_WAIT_S * NS:
+            raise Overloaded("no room in the cache came free")
+        return Emission(request, "frames", None)
+
+    def _chunk(self, row: _Row, now_ns: int) -> CodecFrames:
+        codes = row.frames[0] if len(row.frames) == 1 else np.concatenate(row.frames)
+        row.frames = []
+        row.chunks.left(len(codes), now_ns)
+        unheard = 0
+        if not row.sent and row.voice is not None and len(row.voice.codes):
+            lead = row.voice.codes[-LEAD_IN_FRAMES:]
+            codes, unheard = np.concatenate([lead, codes]), len(lead)
+        row.sent += len(codes) - unheard
+        return CodecFrames(codes, unheard)
+
+    def _finish(self, request: Request, row: _Row, reason: str) -> None:
+        assert row.sequence is not None
+        request.report |= {
+            "input_tokens": row.tokens,
+            "output_tokens": row.sequence.frames,
+            "finish_reason": reason,
+        }
