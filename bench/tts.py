@@ -44,6 +44,7 @@ from tts_load import Askers
 from tts_machine import gpu_mib, machine
 
 from omnirt.errors import OmnirtError
+from omnirt.loader import resolve
 from omnirt.pipeline.checkpoint import is_checkpoint
 from omnirt.pipeline.deploy import load_plan
 from omnirt.wire.plan import Plan
@@ -149,7 +150,8 @@ def levels(args: argparse.Namespace, load: Serving, floor: Floor | None, documen
         document["closed"] = part = closed_levels(load, args.concurrency, say)
         for row in part["levels"]:
             with_floor(row, floor, args.frames)
-        print(f"\nclosed loop, {args.frames} frames each, {args.repetitions} repetitions, times in ms")
+        at = f"; floors at position {PROMPT + args.frames / 2:.0f}" if floor is not None else ""
+        print(f"\nclosed loop, {args.frames} frames each, {args.repetitions} repetitions, times in ms{at}")
         show(part["levels"], CLOSED)
     if args.reference:
         document["cold"] = part = cold_reference(load, say)
@@ -220,8 +222,12 @@ def clients() -> int:
 
 
 def settings_of(args: argparse.Namespace, plan: Plan) -> dict[str, Any]:
-    """The arguments, and the stages with everything that was set for them: rows, buckets, chunks."""
-    stages = {stage.name: {"batch": stage.batch, "group": stage.group, **stage.options} for stage in plan.stages}
+    """The arguments, and the stages with all that holds for them, set or not: rows, chunks, the cache."""
+    stages = {
+        stage.name: {"batch": stage.batch, "group": stage.group}
+        | msgspec.to_builtins(msgspec.convert(stage.options, resolve(stage.actor).Options))
+        for stage in plan.stages
+    }
     nodes = {node.name: {"device": node.device, "threads": node.threads} for node in plan.nodes}
     return {"arguments": vars(args), "stages": stages, "nodes": nodes}
 
@@ -240,9 +246,10 @@ def errors_of(document: dict[str, Any]) -> int:
 def headline(args: argparse.Namespace, document: dict[str, Any]) -> str:
     on = document["machine"]
     packages = ", ".join(f"{name} {version}" for name, version in on["packages"].items())
+    packages += f", CUDA {on['cuda']}" if on["cuda"] else ""
     where = f"{on['gpu']['name']}, driver {on['gpu']['driver']}; " if on["gpu"] else ""
-    stages = "; ".join(
-        f"{name}: {', '.join(f'{key} {value}' for key, value in options.items() if key != 'weights')}"
+    stages = "\n".join(
+        f"{name}: {', '.join(f'{key} {value}' for key, value in options.items() if key != 'weights' and value != '')}"
         for name, options in document["settings"]["stages"].items()
     )
     return (

@@ -13,13 +13,13 @@ import itertools
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 from serve_read import Record
-from tts_ask import PROMPT
+from tts_ask import FRAME_S, HUM_S, PROMPT
 from tts_asker import stream_of
 from tts_figures import figures, merged
 from tts_floor import Floor, floor_for
@@ -28,10 +28,11 @@ from tts_load import Load
 from tts_machine import gpu_mib
 from tts_parts import parts
 
+from omnirt.actors.models.qwen3_tts.voice import SpeakerVoice
 from omnirt.ids import RequestId
 from omnirt.loader import resolve
 from omnirt.pipeline.deploy import load_plan
-from omnirt.runtime.stage import Chunk, Context, EngineStage, Request
+from omnirt.runtime.stage import Chunk, Context, Request
 from omnirt.wire.payload import Text
 from omnirt.wire.plan import Plan
 
@@ -70,11 +71,13 @@ class Pair:
         self.report: list[str] = []
         self.talker, self._talk = self._started(plan, "Talker", device)
         self.decoder, self._decode = self._started(plan, "Codec", device)
+        self.engine = self.talker._speaker.engine
+        self._voice = voice_for(plan, self.talker)
         self.host_ns = {"talker": 0, "decoder": 0}
         """Time of this thread in each of the two."""
         self._live: dict[RequestId, Speaking] = {}
 
-    def _started(self, plan: Plan, kind: str, device: str) -> tuple[EngineStage, Context]:
+    def _started(self, plan: Plan, kind: str, device: str) -> tuple[Any, Context]:
         stage = next((stage for stage in plan.stages if stage.actor.endswith(f":{kind}")), None)
         if stage is None:
             sys.exit(f"the pipeline {plan.name} has no {kind}: --engine is for codec-frame models")
@@ -86,8 +89,10 @@ class Pair:
         return built, ctx
 
     def add(self, number: int, text: str, params: dict[str, Any]) -> None:
-        speaking = Speaking(number, params)
+        speaking = Speaking(number, params | ({"reference": True, "ref_text": text} if self._voice else {}))
         self._live[speaking.said.id] = speaking
+        if self._voice is not None:
+            self.talker.admit(self._talk, Chunk(speaking.said, "voice", self._voice, 0))
         self.talker.admit(self._talk, Chunk(speaking.said, "text", Text(text), 0))
         self.talker.close(self._talk, speaking.said)
 
@@ -121,6 +126,16 @@ class Pair:
                 self.talker.forget(self._talk, one.said)
                 self.decoder.forget(self._decode, one.heard)
         return ended
+
+
+def voice_for(plan: Plan, talker: Any) -> SpeakerVoice | None:
+    """Where voices are copied: one of noise, from a recording of three seconds."""
+    if not any(stage.actor.endswith(":Reference") for stage in plan.stages):
+        return None
+    config, chance = talker._speaker.config, np.random.default_rng(1)
+    embedding = chance.standard_normal(config.backbone.width, np.float32)
+    frames = round(HUM_S / FRAME_S)
+    return SpeakerVoice(embedding, chance.integers(0, config.codes, (frames, config.books), np.int32))
 
 
 def run(work: Work) -> dict[str, Any]:
@@ -158,7 +173,7 @@ def closed(pair: Pair, work: Work, floor: Floor | None, numbers: Iterator[int]) 
 
 def repetition(pair: Pair, work: Work, numbers: Iterator[int], concurrency: int, requests: int) -> dict[str, Any]:
     left, live, streams = requests, 0, []
-    launches = pair.talker._engine.figures.launches
+    launches = pair.engine.figures.launches
     pair.host_ns = dict.fromkeys(pair.host_ns, 0)
     began = time.perf_counter()
     while left or live:
@@ -170,7 +185,7 @@ def repetition(pair: Pair, work: Work, numbers: Iterator[int], concurrency: int,
             live -= 1
             streams.append(stream_of(one.number, one.record))
     seconds = time.perf_counter() - began
-    launches = pair.talker._engine.figures.launches - launches
+    launches = pair.engine.figures.launches - launches
     host = {f"{name}_host_ms": spent / 1e6 / max(1, launches) for name, spent in pair.host_ns.items()}
     return figures(Load(streams, [0.0]), work.frames) | host | {"loop_ms": 1e3 * seconds / max(1, launches)}
 
@@ -181,7 +196,6 @@ def params_of(work: Work, number: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    sys.path.append(str(Path(__file__).parent))
     work = msgspec.json.decode(sys.stdin.buffer.read(), type=Work)
     print(msgspec.json.encode(run(work)).decode(), flush=True)
 

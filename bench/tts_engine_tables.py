@@ -14,7 +14,7 @@ LOOP: tuple[Column, ...] = (
 FLOOR: tuple[Column, ...] = (("floor", "floor_ms", ".3f"), ("times it", "times_floor", ".2f"))
 BUCKETS: tuple[Column, ...] = (
     ("rows", "rows", "d"),
-    ("position", "position", "d"),
+    ("position", "position", ".0f"),
     ("frame ms", "ms", ".3f"),
     *FLOOR,
     ("in the loop", "loop_ms", ".3f"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
+import re
 import subprocess
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +21,7 @@ def machine(device: str) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "gpu": _gpu(device),
+        "cuda": _cuda(),
         "packages": {name: version for name in PACKAGES if (version := _version(name))},
         "commit": _output("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty") or "unknown",
     }
@@ -58,6 +61,15 @@ def _version(name: str) -> str:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return ""
+
+
+def _cuda() -> str:
+    """What torch was built for, without importing it: that takes seconds."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return ""
+    found = re.search(r"^cuda.*= '([\d.]+)'", (Path(spec.origin).parent / "version.py").read_text(), re.MULTILINE)
+    return found[1] if found else ""
 
 
 def _cpu() -> str:

@@ -30,11 +30,11 @@ CALLS, CALL_FRAMES = (1, 8, 16, 32, 64), (1, 2, 4, 8)
 
 def parts(talker: Any, decoder: Any, device: str, floor: Floor | None) -> dict[str, Any]:
     """Of stages that have started and hold no request."""
-    engine: FrameEngine = talker._engine
+    engine: FrameEngine = talker._speaker.engine
     clock = Clock(device)
     return {
         "buckets": [frame_of(engine, bucket, clock, floor) for bucket in engine._step.buckets],
-        "prefill": [row for rows in (1, 4, 16) if (row := prefill_of(engine, rows, clock, floor)) is not None],
+        "prefill": [prefill_of(engine, rows, clock, floor) for rows in prefills(engine)],
         "decoder": calls_of(decoder._decoder, clock, floor),
     }
 
@@ -88,7 +88,7 @@ def frame_of(engine: FrameEngine, bucket: int, clock: Clock, floor: Floor | None
         engine.step(live)
     clock.wait()
     looped = looped_ms(engine, live, clock)
-    position = PROMPT + STEADY + 2 * TIMED
+    position = PROMPT + statistics.mean(sequence.launched for sequence in live) + TIMED / 2
     alone = clock.ms(lambda: engine._step.run(bucket))
     for sequence in live:
         engine.remove(sequence)
@@ -104,11 +104,14 @@ def looped_ms(engine: FrameEngine, live: list[FrameSequence], clock: Clock) -> f
     return 1e3 * (time.perf_counter() - began) / (TIMED + WARM)
 
 
-def prefill_of(engine: FrameEngine, rows: int, clock: Clock, floor: Floor | None) -> dict[str, Any] | None:
+def prefills(engine: FrameEngine) -> list[int]:
+    """One prompt, and as many as one call takes."""
+    return sorted({1, max(1, min(engine.rows_max, engine._step.prefill_max // (PROMPT - 1)))})
+
+
+def prefill_of(engine: FrameEngine, rows: int, clock: Clock, floor: Floor | None) -> dict[str, Any]:
     """Prompts of `rows` requests in one go, and from adding them to their first codes on the host."""
     positions = rows * (PROMPT - 1)
-    if rows > engine.rows_max or positions > engine._step.prefill_max:
-        return None
     live = joined(engine, rows, 2)
     engine.step(live)
     pieces = [Piece(sequence.row, 0, prompt_of(engine)[:-1]) for sequence in live]

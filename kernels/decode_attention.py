@@ -27,7 +27,7 @@ from torch import Tensor
 from omnirt.kernels.frame_layout import PAGE
 
 D = 128
-_PAGE: tl.constexpr = tl.constexpr(PAGE)
+assert PAGE == 64  # a number in the kernels, where names would have to be of their own kind
 
 
 class Entries(NamedTuple):
@@ -50,10 +50,10 @@ class Turns(NamedTuple):
 
 
 class Pages(NamedTuple):
-    """Of one layer: keys, values [p, h, PAGE, d]; tables [rows, row_pages] int32."""
+    """Of one layer: keys and values [p, h, PAGE, d]; tables [rows, row_pages] int32."""
 
-    keys: Tensor
-    values: Tensor
+    k: Tensor
+    v: Tensor
     tables: Tensor
     row_pages: int
 
@@ -87,7 +87,7 @@ def _turned_reference(x: Tensor, norm: Tensor, rotary_c2d: Tensor) -> Tensor:
 
 def reference(entries: Entries, turns: Turns, pages: Pages) -> Tensor:
     """Writes the cache and returns [c, 2 * h * d] in float32; of a row that is not active, its own value."""
-    count, heads = entries.mixed.shape[0], pages.keys.shape[1]
+    count, heads = entries.mixed.shape[0], pages.k.shape[1]
     owners = torch.arange(count) if entries.owners is None else entries.owners.long()
     active = torch.ones(count, dtype=torch.bool) if entries.active is None else entries.active != 0
     at = entries.positions
@@ -95,8 +95,8 @@ def reference(entries: Entries, turns: Turns, pages: Pages) -> Tensor:
     q, k = _turned_reference(q, turns.q_norm, turns.rotary[at]), _turned_reference(k, turns.k_norm, turns.rotary[at])
     spots = pages.tables[owners.to(at.device), at // PAGE].long()
     for c in torch.nonzero(active).flatten().tolist():
-        pages.keys[spots[c], :, at[c] % PAGE] = k[c].to(pages.keys.dtype)
-        pages.values[spots[c], :, at[c] % PAGE] = v[c].to(pages.values.dtype)
+        pages.k[spots[c], :, at[c] % PAGE] = k[c].to(pages.k.dtype)
+        pages.v[spots[c], :, at[c] % PAGE] = v[c].to(pages.v.dtype)
     rows = []
     for c in range(count):
         table = pages.tables[int(owners[c])].long()
@@ -118,30 +118,36 @@ def _turned(at, norm, cosine, sine):
 
 
 @triton.jit
+def _position(rows, pages):
+    """Of this program's entry. A row that is over may stand behind its last page: there, its last place."""
+    return tl.minimum(tl.load(rows.positions + tl.program_id(0)).to(tl.int32), pages.row_pages * 64 - 1)
+
+
+@triton.jit
 def _spot(table, pages, position, h, heads: tl.constexpr):
-    """Where a position of head h lies, in numbers. Past the end of a table: in its last page."""
-    page = tl.load(table + tl.minimum(position // _PAGE, pages.row_pages - 1)).to(tl.int64)
-    return ((page * heads + h) * _PAGE + position % _PAGE) * 128
+    """Where a position of head h lies, in numbers."""
+    page = tl.load(table + position // 64).to(tl.int64)
+    return ((page * heads + h) * 64 + position % 64) * 128
 
 
 @triton.jit
 def _place(rows, turns, pages, heads: tl.constexpr):
     c, h, d = tl.program_id(0), tl.program_id(1), tl.arange(0, 64)
-    n = tl.load(rows.positions + c).to(tl.int32)
+    n = _position(rows, pages)
     cosine, sine = tl.load(turns.rotary + n * 128 + d), tl.load(turns.rotary + n * 128 + 64 + d)
     row = rows.mixed + c * (4 * heads * 128)
     for i in tl.static_range(2):
         q = row + (2 * h + i) * 128
         a, b = _turned(q, turns.q_norm, cosine, sine)
-        tl.store(q + d, a.to(tl.bfloat16))
-        tl.store(q + 64 + d, b.to(tl.bfloat16))
+        tl.store(q + d, a.to(rows.mixed.dtype.element_ty))
+        tl.store(q + 64 + d, b.to(rows.mixed.dtype.element_ty))
     a, b = _turned(row + (2 * heads + h) * 128, turns.k_norm, cosine, sine)
     v = row + (3 * heads + h) * 128
     at = _spot(pages.tables + tl.load(rows.owners + c) * pages.row_pages, pages, n, h, heads)
-    tl.store(pages.keys + at + d, a.to(tl.bfloat16))
-    tl.store(pages.keys + at + 64 + d, b.to(tl.bfloat16))
-    tl.store(pages.values + at + d, tl.load(v + d))
-    tl.store(pages.values + at + 64 + d, tl.load(v + 64 + d))
+    tl.store(pages.k + at + d, a.to(rows.mixed.dtype.element_ty))
+    tl.store(pages.k + at + 64 + d, b.to(rows.mixed.dtype.element_ty))
+    tl.store(pages.v + at + d, tl.load(v + d))
+    tl.store(pages.v + at + 64 + d, tl.load(v + 64 + d))
 
 
 @triton.jit
@@ -153,7 +159,7 @@ def _merge(rows, room, c, h, heads: tl.constexpr, parts: tl.constexpr):
         y = tl.load(room.mixed + (first + p)[:, None] * 256 + head * 128 + d[None, :], cache_modifier=".cg")
         w = tl.exp(m - tl.max(m, 0))
         total = tl.sum(y * w[:, None], 0) / tl.sum(w * s, 0)
-        tl.store(rows.out + (c * 2 * heads + 2 * h + head) * 128 + d, total.to(tl.bfloat16))
+        tl.store(rows.out + (c * 2 * heads + 2 * h + head) * 128 + d, total.to(rows.mixed.dtype.element_ty))
 
 
 @triton.jit
@@ -161,7 +167,7 @@ def _own(rows, turns, pages, table, active, heads: tl.constexpr):
     """The new position itself: its queries, [16, 64] twice; what attention to itself gives; its place in the cache."""
     c, h, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     d, two = tl.arange(0, 64), tl.arange(0, 16)
-    n = tl.load(rows.positions + c).to(tl.int32)
+    n = _position(rows, pages)
     row = rows.mixed + c * (4 * heads * 128)
     most, all_ = tl.full((16,), -1e30, tl.float32), tl.zeros((16,), tl.float32)
     ya, yb = tl.zeros((16, 64), tl.float32), tl.zeros((16, 64), tl.float32)
@@ -174,27 +180,27 @@ def _own(rows, turns, pages, table, active, heads: tl.constexpr):
         ka, kb = _turned(row + (2 * heads + h) * 128, turns.k_norm, cosine, sine)
         va, vb = tl.load(row + (3 * heads + h) * 128 + d), tl.load(row + (3 * heads + h) * 128 + 64 + d)
         at, writes = _spot(table, pages, n, h, heads) + d, active & (d < 64)
-        tl.store(pages.keys + at, ka.to(tl.bfloat16), writes)
-        tl.store(pages.keys + at + 64, kb.to(tl.bfloat16), writes)
-        tl.store(pages.values + at, va, writes)
-        tl.store(pages.values + at + 64, vb, writes)
+        tl.store(pages.k + at, ka.to(rows.mixed.dtype.element_ty), writes)
+        tl.store(pages.k + at + 64, kb.to(rows.mixed.dtype.element_ty), writes)
+        tl.store(pages.v + at, va, writes)
+        tl.store(pages.v + at + 64, vb, writes)
         most = tl.sum(qa * ka[None, :] + qb * kb[None, :], 1)
         all_ += 1.0
         ya += va.to(tl.float32)[None, :]
         yb += vb.to(tl.float32)[None, :]
-    return qa.to(tl.bfloat16), qb.to(tl.bfloat16), most, all_, ya, yb
+    return qa.to(rows.mixed.dtype.element_ty), qb.to(rows.mixed.dtype.element_ty), most, all_, ya, yb
 
 
 @triton.jit
 def _attend(rows, turns, pages, room, heads: tl.constexpr, parts: tl.constexpr, block: tl.constexpr):
     c, h, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     d, two = tl.arange(0, 64), tl.arange(0, 16)  # two query rows, padded to the tensor core's least
-    past = tl.load(rows.positions + c).to(tl.int32)
+    past = _position(rows, pages)
     if rows.owners is not None:
         table = pages.tables + tl.load(rows.owners + c) * pages.row_pages
         q = rows.mixed + (c * 4 * heads + 2 * h + tl.minimum(two, 1))[:, None] * 128 + d[None, :]
-        qa = (tl.load(q).to(tl.float32) * 0.08838834764831845).to(tl.bfloat16)
-        qb = (tl.load(q + 64).to(tl.float32) * 0.08838834764831845).to(tl.bfloat16)
+        qa = (tl.load(q).to(tl.float32) * 0.08838834764831845).to(rows.mixed.dtype.element_ty)
+        qb = (tl.load(q + 64).to(tl.float32) * 0.08838834764831845).to(rows.mixed.dtype.element_ty)
         most, all_ = tl.full((16,), -1e30, tl.float32), tl.zeros((16,), tl.float32)
         ya, yb = tl.zeros((16, 64), tl.float32), tl.zeros((16, 64), tl.float32)
         past += 1
@@ -209,20 +215,20 @@ def _attend(rows, turns, pages, room, heads: tl.constexpr, parts: tl.constexpr, 
         near = tl.arange(0, block)
         at = _spot(table, pages, j, h, heads) + near[:, None] * 128 + d[None, :]
         there = (j + near < last)[:, None]
-        ka, kb = tl.load(pages.keys + at, there, 0.0), tl.load(pages.keys + at + 64, there, 0.0)
-        va, vb = tl.load(pages.values + at, there, 0.0), tl.load(pages.values + at + 64, there, 0.0)
+        ka, kb = tl.load(pages.k + at, there, 0.0), tl.load(pages.k + at + 64, there, 0.0)
+        va, vb = tl.load(pages.v + at, there, 0.0), tl.load(pages.v + at + 64, there, 0.0)
         score = tl.where((j + near < last)[None, :], tl.dot(qb, kb.T, tl.dot(qa, ka.T)), -1e30)
         new = tl.maximum(most, tl.max(score, 1))
         p, old = tl.exp(score - new[:, None]), tl.exp(most - new)
         all_ = all_ * old + tl.sum(p, 1)
-        ya = tl.dot(p.to(tl.bfloat16), va, ya * old[:, None])
-        yb = tl.dot(p.to(tl.bfloat16), vb, yb * old[:, None])
+        ya = tl.dot(p.to(rows.mixed.dtype.element_ty), va, ya * old[:, None])
+        yb = tl.dot(p.to(rows.mixed.dtype.element_ty), vb, yb * old[:, None])
         most = new
     real = (two < 2)[:, None]
     if parts == 1:
         at = rows.out + (c * 2 * heads + 2 * h + two)[:, None] * 128 + d[None, :]
-        tl.store(at, (ya / all_[:, None]).to(tl.bfloat16), real)
-        tl.store(at + 64, (yb / all_[:, None]).to(tl.bfloat16), real)
+        tl.store(at, (ya / all_[:, None]).to(rows.mixed.dtype.element_ty), real)
+        tl.store(at + 64, (yb / all_[:, None]).to(rows.mixed.dtype.element_ty), real)
     else:
         mine = (c * heads + h) * parts + part
         at = room.mixed + mine * 256 + two[:, None] * 128 + d[None, :]
@@ -238,11 +244,11 @@ def _attend(rows, turns, pages, room, heads: tl.constexpr, parts: tl.constexpr, 
 
 def place(entries: Entries, turns: Turns, pages: Pages) -> None:
     """Queries are turned where they lie."""
-    heads = pages.keys.shape[1]
+    heads = pages.k.shape[1]
     _place[(entries.mixed.shape[0], heads)](entries, turns, pages, heads, num_warps=1)
 
 
 def attend(entries: Entries, turns: Turns, pages: Pages, room: Room) -> None:
-    rows, heads = entries.mixed.shape[0], pages.keys.shape[1]
+    rows, heads = entries.mixed.shape[0], pages.k.shape[1]
     block = 32 if room.parts > 1 else 64
     _attend[(rows, heads, room.parts)](entries, turns, pages, room.tensors, heads, room.parts, block, num_warps=4)

@@ -1,5 +1,5 @@
-# ruff: noqa: N803, N806, SIM102, SIM108, PLR0915, C901  (Triton: constants are capitals, conditions on them stand alone)
-# pyright: reportMissingImports=false
+# ruff: noqa: N803, SIM102  (Triton: constants are capitals)
+# pyright: reportMissingImports=false, reportIndexIssue=false
 """What surrounds a codec decoder's convolutions: histories into a batch and out of it, and the sum of a frame's codes.
 
     load_history(tails, work, table, rows)      # zeros for a request at position 0

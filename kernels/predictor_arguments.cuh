@@ -18,4 +18,3 @@ struct Arguments {
   float *logits;           // null, or [PASSES-1][rows][CODES]
   int rows, forced;
 };
-

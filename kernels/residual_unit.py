@@ -1,5 +1,5 @@
-# ruff: noqa: N803, N806, SIM102, SIM108, PLR0915, C901  (Triton: constants are capitals, conditions on them stand alone)
-# pyright: reportMissingImports=false
+# ruff: noqa: N803, N806, SIM102  (Triton: constants are capitals)
+# pyright: reportMissingImports=false, reportIndexIssue=false
 """A residual unit in one kernel: convolution of 7, snake, 1x1, addition, and the snake of the unit that follows.
 
     residual_unit(s, x, conv, point, out, ...)        # up to FUSED_CHANNELS channels

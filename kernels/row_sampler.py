@@ -53,17 +53,19 @@ def _least_key(x, key, draw, heat, vocab: tl.constexpr):
     c = tl.program_id(0)
     keep = tl.load(draw.top_k + c)
     keep = tl.where(keep > 0, keep, vocab)
-    least = 0
-    for i in tl.static_range(16):
-        probe = least + (1 << (15 - i))
+    least, bit = 0, 1 << 15
+    for _ in range(16):
+        probe = least + bit
         least = tl.where(tl.sum((key >= probe).to(tl.int32), 0) >= keep, probe, least)
+        bit = bit // 2
     mass = tl.load(draw.top_p + c)
     if mass < 1:
         e = tl.where(key >= least, tl.exp((x - tl.max(x, 0)) / heat), 0.0)
-        whole, edge = tl.sum(e, 0), 0
-        for i in tl.static_range(16):
-            above = tl.sum(tl.where(key > edge + (1 << (15 - i)) - 1, e, 0.0), 0)
-            edge = tl.where(above < mass * whole, edge, edge + (1 << (15 - i)))
+        whole, edge, bit = tl.sum(e, 0), 0, 1 << 15
+        for _ in range(16):
+            above = tl.sum(tl.where(key > edge + bit - 1, e, 0.0), 0)
+            edge = tl.where(above < mass * whole, edge, edge + bit)
+            bit = bit // 2
         least = tl.maximum(least, edge)
     return least
 

@@ -3,17 +3,22 @@ __device__ __forceinline__ u32 philox(u32 c0, u32 c1, u32 c2, u32 k0, u32 k1) {
   u32 c3 = 0;
 #pragma unroll 2
   for (int i = 0; i < 10; i++) {
-    const u32 h0 = __umulhi(0xD2511F53u, c0), l0 = 0xD2511F53u * c0, h1 = __umulhi(0xCD9E8D57u, c2), l1 = 0xCD9E8D57u * c2;
+    const u32 h0 = __umulhi(0xD2511F53u, c0), l0 = 0xD2511F53u * c0, h1 = __umulhi(0xCD9E8D57u, c2),
+              l1 = 0xCD9E8D57u * c2;
     c0 = h1 ^ c1 ^ k0, c1 = l1, c2 = h0 ^ c3 ^ k1, c3 = l0;
     k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
   }
   return c0;
 }
-__device__ __forceinline__ u32 ordered(float v) { u32 u = __float_as_uint(v); return u & 0x80000000u ? ~u : u | 0x80000000u; }
+__device__ __forceinline__ u32 ordered(float v) {
+  u32 u = __float_as_uint(v);
+  return u & 0x80000000u ? ~u : u | 0x80000000u;
+}
 
 constexpr int EACH = CODES / THREADS;
 // One row's code, by one whole block; thread j has logits EACH*j.. of CODES.
-template <class Arguments> __device__ int sample(const Arguments &a, int row, int pass, const u8 *mail, float *room, int t) {
+template <class Arguments>
+__device__ int sample(const Arguments &a, int row, int pass, const u8 *mail, float *room, int t) {
   const int lane = t & 31, w = __shfl_sync(~0u, t >> 5, 0);
   float *sums = room;                 // [16]
   int *counts = (int *)(room + 16);   // [8][2]
@@ -26,15 +31,19 @@ template <class Arguments> __device__ int sample(const Arguments &a, int row, in
     const u64 seed = a.seed[row];
 #pragma unroll 1
     for (int i = 0; i < EACH; i++)
-      noise[i] = -__logf(-__logf(((philox(t * EACH + i, pass, a.step[row], (u32)seed, (u32)(seed >> 32)) >> 9) + 0.5f) * 1.1920929e-7f));
+      noise[i] = -__logf(-__logf(
+          ((philox(t * EACH + i, pass, a.step[row], (u32)seed, (u32)(seed >> 32)) >> 9) + 0.5f) * 1.1920929e-7f));
   }
   if (t < 16) counts[t] = 0;
   float v[EACH];
 #pragma unroll
   for (int i = 0; i < EACH; i += 4) {
     const uint4 u = await4(mail + (size_t)(t * EACH + i) * 4);
-    v[i] = __uint_as_float(u.x), v[i + 1] = __uint_as_float(u.y), v[i + 2] = __uint_as_float(u.z), v[i + 3] = __uint_as_float(u.w);
-    if (a.logits) *(float4 *)(a.logits + ((size_t)(pass - 1) * a.rows + row) * CODES + t * EACH + i) = make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]);
+    v[i] = __uint_as_float(u.x), v[i + 1] = __uint_as_float(u.y), v[i + 2] = __uint_as_float(u.z),
+    v[i + 3] = __uint_as_float(u.w);
+    if (a.logits)
+      *(float4 *)(a.logits + ((size_t)(pass - 1) * a.rows + row) * CODES + t * EACH + i) = make_float4(
+          v[i], v[i + 1], v[i + 2], v[i + 3]);
   }
   u32 least = 0, key[EACH];
   if (heat > 0) {
@@ -50,9 +59,13 @@ template <class Arguments> __device__ int sample(const Arguments &a, int row, in
         const u32 unit = 1u << (14 - 2 * i);
         u32 n12 = 0, n3 = 0;
 #pragma unroll
-        for (int j = 0; j < EACH; j++) n12 += (key[j] >= least + unit) + ((u32)(key[j] >= least + 2 * unit) << 16), n3 += key[j] >= least + 3 * unit;
+        for (int j = 0; j < EACH; j++)
+          n12 += (key[j] >= least + unit) + ((u32)(key[j] >= least + 2 * unit) << 16), n3 += key[j] >= least + 3 * unit;
         n12 = __reduce_add_sync(~0u, n12), n3 = __reduce_add_sync(~0u, n3);
-        if (lane == 0) { atomicAdd(counts + 2 * i, n12); atomicAdd(counts + 2 * i + 1, n3); }
+        if (lane == 0) {
+          atomicAdd(counts + 2 * i, n12);
+          atomicAdd(counts + 2 * i + 1, n3);
+        }
         meet();
         n12 = counts[2 * i], n3 = counts[2 * i + 1];
         least += n3 >= keep ? 3 * unit : (n12 >> 16) >= keep ? 2 * unit : (n12 & 0xffff) >= keep ? unit : 0;
@@ -102,4 +115,3 @@ template <class Arguments> __device__ int sample(const Arguments &a, int row, in
   for (int i = 0; i < WARPS; i++) top = max(top, best[i]);
   return 0xffffffffu - (u32)top;
 }
-

@@ -1,7 +1,7 @@
 // One position of up to 16 rows through the backbone's layers, and its head, in one launch. See talker_step.py.
-// Each block owns 16 places of the residual; weights come through the ring a chunk (four fragments a warp) at a time and
-// are used at once for all rows. Attention is split over the blocks by row, key/value head and part of the positions.
-// Compile-time: HID, FFN, LAYERS, VOCAB, NT (tiles of 8 rows), PLACES.
+// Each block owns 16 places of the residual; weights come through the ring a chunk (four fragments a warp) at a time
+// and are used at once for all rows. Attention is split over the blocks by row, key/value head and part of the
+// positions. Compile-time: HID, FFN, LAYERS, VOCAB, NT (tiles of 8 rows), PLACES.
 struct Arguments {
   const u8 *layers;          // [128][LAYERS*48][8][2048]
   const u8 *head;            // [VOCAB/32][8][8][2048]
@@ -29,9 +29,12 @@ __device__ void copy_ahead(const Arguments &a, u8 *room, u64 *full, u64 *empty, 
   auto copy = [&](const u8 *from, int count) {
     for (int i = 0; i < count; i++, from += CHUNK) {
       await_barrier(empty + at, phase);
-      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(full + at)), "r"(CHUNK) : "memory");
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(full + at)), "r"(CHUNK)
+                   : "memory");
       asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                       shared_at(room + at * CHUNK)), "l"(from), "r"(CHUNK), "r"(shared_at(full + at)) : "memory");
+                       shared_at(room + at * CHUNK)),
+                   "l"(from), "r"(CHUNK), "r"(shared_at(full + at))
+                   : "memory");
       if (++at == PLACES) at = 0, phase ^= 1;
     }
   };
@@ -60,7 +63,8 @@ __device__ __forceinline__ float eight_sums(float (&r)[8], int lane) {
 extern "C" __global__ void __launch_bounds__(THREADS + 32, 1) talker_rows(const Arguments a) {
   extern __shared__ __align__(128) u8 room[];
   u16 *const mailbox = held((u16 *)a.mail);
-  const int tid = threadIdx.x, lane = tid & 31, w = __shfl_sync(~0u, tid >> 5, 0), b = blockIdx.x, g = lane >> 2, q = lane & 3, rows = a.rows;
+  const int tid = threadIdx.x, lane = tid & 31, w = __shfl_sync(~0u, tid >> 5, 0), b = blockIdx.x, g = lane >> 2,
+            q = lane & 3, rows = a.rows;
   float *partial = (float *)(room + PLACES * CHUNK);       // [2][8 warps][8 rows][WIDEST]
   float *squares = partial + 2 * WARPS * 8 * WIDEST;       // [2][8][8]
   float *mixed = squares + 128;                            // [8][2][128]: each warp's share of attention
@@ -71,10 +75,12 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 1) talker_rows(const 
   u64 *full = (u64 *)(spots + ((a.row_pages + 3) & ~3)), *empty = full + PLACES;
   for (int i = tid; i < LAYERS * 256; i += THREADS + 32) head_norms[i] = (u16)pair(a.head_norms[i], 0.f);
   {
-    const int pair = b % (rows * 8);
-    for (int i = tid; i < a.row_pages; i += THREADS + 32) spots[i] = (a.tables[(pair >> 3) * a.row_pages + i] * 8 + (pair & 7)) * PAGE;
+    const int item = b % (rows * 8);
+    for (int i = tid; i < a.row_pages; i += THREADS + 32)
+      spots[i] = (a.tables[(item >> 3) * a.row_pages + i] * 8 + (item & 7)) * PAGE;
   }
-  if (EIGHT) for (int i = tid; i < LAYERS * 160 + 32; i += THREADS + 32) scales[i] = a.scales[b * (LAYERS * 160 + 32) + i];
+  if (EIGHT)
+    for (int i = tid; i < LAYERS * 160 + 32; i += THREADS + 32) scales[i] = a.scales[b * (LAYERS * 160 + 32) + i];
   if (tid == 0) {
     for (int i = 0; i < PLACES; i++) {
       asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_at(full + i)));
@@ -83,6 +89,9 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 1) talker_rows(const 
     asm volatile("fence.mbarrier_init.release.cluster;\n fence.proxy.async.shared::cta;" ::: "memory");
   }
   __syncthreads();
+#ifdef LOST   // testing: a block that never comes
+  if (b == LOST) return;
+#endif
   if (w == WARPS) {
     if (lane == 0) copy_ahead(a, room, full, empty, b);
     return;
@@ -183,7 +192,10 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 1) talker_rows(const 
     const float *p = partial + (desk * WARPS * 8 + row) * WIDEST + n;
     float2 s = {0, 0};
 #pragma unroll
-    for (int i = 0; i < WARPS; i++) { const float2 v = *(const float2 *)(p + i * 8 * WIDEST); s.x += v.x, s.y += v.y; }
+    for (int i = 0; i < WARPS; i++) {
+      const float2 v = *(const float2 *)(p + i * 8 * WIDEST);
+      s.x += v.x, s.y += v.y;
+    }
     return s;
   };
   auto scale = [&](int desk, int row) {
@@ -196,15 +208,21 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 1) talker_rows(const 
   auto nothing = [&](int t) { return 0u; };
   auto own = [&](auto bodies, auto row_at, auto old, u32 m, int of) {
     const int column = b * 16 + (tid & 7) * 2;
-    stage(IC<1>(), bodies, IC<0>(), row_at,
-      [&](int t) { const int row = t * 8 + (tid >> 3); return tid < 64 && row < rows ? await1(old(row) + column) : 0u; },
-      [&](int t, int desk, u32 word) {
-        const int row = t * 8 + (tid >> 3);
-        if (tid < 64 && row < rows) {
-          const float2 s = sum2(desk, tid >> 3, (tid & 7) * 2);
-          post(mail(m + row * HID + column), pair(low(word) + s.x * by(of + (tid & 7) * 2), high(word) + s.y * by(of + (tid & 7) * 2 + 1)));
-        }
-      });
+    stage(
+        IC<1>(), bodies, IC<0>(), row_at,
+        [&](int t) {
+          const int row = t * 8 + (tid >> 3);
+          return tid < 64 && row < rows ? await1(old(row) + column) : 0u;
+        },
+        [&](int t, int desk, u32 word) {
+          const int row = t * 8 + (tid >> 3);
+          if (tid < 64 && row < rows) {
+            const float2 s = sum2(desk, tid >> 3, (tid & 7) * 2);
+            post(
+                mail(m + row * HID + column),
+                pair(low(word) + s.x * by(of + (tid & 7) * 2), high(word) + s.y * by(of + (tid & 7) * 2 + 1)));
+          }
+        });
   };
 
   // this block's share of attention
@@ -230,18 +248,24 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 1) talker_rows(const 
   };
 
   for (int l = 0; l < LAYERS; l++) {
-    const u32 m_qkv = l * N_LAYER, m_att = m_qkv + rows * 4096, m_out = m_att + rows * 2048, m_act = m_out + rows * HID, m_down = m_act + rows * FFN, m_parts = m_down + rows * HID;
+    const u32 m_qkv = l * N_LAYER, m_att = m_qkv + rows * 4096, m_out = m_att + rows * 2048, m_act = m_out + rows * HID,
+              m_down = m_act + rows * FFN, m_parts = m_down + rows * HID;
     auto entry = [&](int r) -> const u16 * { return l ? mail(m_down - N_LAYER + r * HID) : a.x + r * HID; };
-    stage(IC<2>(), IC<8>(), IC<1>(), [&](int r) { return entry(r) + w * 256; }, nothing, [&](int t, int desk, u32) {
-      const int r8 = tid >> 4, r = t * 8 + r8, n = (tid & 15) * 2;
-      if (tid < 128 && r < rows) {
-        const float2 s = sum2(desk, r8, n);
-        const float norm = scale(desk, r8);
-        post(mail(m_qkv + r * 4096 + b * 32 + n), pair(s.x * norm * by(l * 160 + n), s.y * norm * by(l * 160 + n + 1)));
-      }
-    });
+    stage(
+        IC<2>(), IC<8>(), IC<1>(), [&](int r) { return entry(r) + w * 256; }, nothing,
+        [&](int t, int desk, u32) {
+          const int r8 = tid >> 4, r = t * 8 + r8, n = (tid & 15) * 2;
+          if (tid < 128 && r < rows) {
+            const float2 s = sum2(desk, r8, n);
+            const float norm = scale(desk, r8);
+            post(
+                mail(m_qkv + r * 4096 + b * 32 + n),
+                pair(s.x * norm * by(l * 160 + n), s.y * norm * by(l * 160 + n + 1)));
+          }
+        });
     if (attends) {
-      u16 *kc = a.keys + (size_t)l * a.pages * (8 * PAGE * 128) + lane * 4, *vc = a.values + (size_t)l * a.pages * (8 * PAGE * 128) + lane * 4;
+      u16 *kc = a.keys + (size_t)l * a.pages * (8 * PAGE * 128) + lane * 4,
+          *vc = a.values + (size_t)l * a.pages * (8 * PAGE * 128) + lane * 4;
       const u16 *norms = head_norms + l * 256, *m = mail(m_qkv + row * 4096 + lane * 4);
       uint2 kw[4], vw[4];
       auto line = [&](int p) { return (size_t)(spots[p / PAGE] + p % PAGE) * 128; };
@@ -263,7 +287,8 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 1) talker_rows(const 
         patience.spend();
         u0 = peek2(m + kv * 256), u1 = peek2(m + kv * 256 + 128);
         if (writes) ku = peek2(m + 2048 + kv * 128), vu = peek2(m + 3072 + kv * 128);
-      } while (missing(max(u0.x, u0.y)) || missing(max(u1.x, u1.y)) || missing(max(ku.x, ku.y)) || missing(max(vu.x, vu.y)));
+      } while (missing(max(u0.x, u0.y)) || missing(max(u1.x, u1.y)) || missing(max(ku.x, ku.y)) ||
+               missing(max(vu.x, vu.y)));
       __syncwarp();
       float y0[4], y1[4], m0 = -1e30f, m1 = -1e30f, l0 = 0, l1 = 0, o0[4] = {}, o1[4] = {};
       turned(u0, norms, 0.12751743f, y0);                  // 1 / sqrt(128) and log2(e)
@@ -273,7 +298,8 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 1) talker_rows(const 
         turned(ku, norms + 128, 1.f, z);
         const uint2 k2 = make_uint2(pair(z[0], z[1]), pair(z[2], z[3]));
         if (writes_now) *(uint2 *)(kc + line(now)) = k2, *(uint2 *)(vc + line(now)) = vu;
-        m0 = warp_sum(y0[0] * z[0] + y0[1] * z[1] + y0[2] * z[2] + y0[3] * z[3]), m1 = warp_sum(y1[0] * z[0] + y1[1] * z[1] + y1[2] * z[2] + y1[3] * z[3]);
+        m0 = warp_sum(y0[0] * z[0] + y0[1] * z[1] + y0[2] * z[2] + y0[3] * z[3]),
+        m1 = warp_sum(y1[0] * z[0] + y1[1] * z[1] + y1[2] * z[2] + y1[3] * z[3]);
         l0 = l1 = 1;
         o0[0] = o1[0] = low(vu.x), o0[1] = o1[1] = high(vu.x), o0[2] = o1[2] = low(vu.y), o0[3] = o1[3] = high(vu.y);
       }
@@ -296,7 +322,8 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 1) talker_rows(const 
           e[j] = __shfl_sync(~0u, sums, (j & 4) * 4 + (j & 2) * 4 + (j & 1) * 4);
           if (here + (j & 3) >= last) e[j] = -1e30f;
         }
-        const float n0 = fmaxf(fmaxf(m0, fmaxf(e[0], e[1])), fmaxf(e[2], e[3])), n1 = fmaxf(fmaxf(m1, fmaxf(e[4], e[5])), fmaxf(e[6], e[7]));
+        const float n0 = fmaxf(fmaxf(m0, fmaxf(e[0], e[1])), fmaxf(e[2], e[3])),
+                    n1 = fmaxf(fmaxf(m1, fmaxf(e[4], e[5])), fmaxf(e[6], e[7]));
         const float f0 = exp2f(m0 - n0), f1 = exp2f(m1 - n1);
         m0 = n0, m1 = n1, l0 *= f0, l1 *= f1;
 #pragma unroll
@@ -325,7 +352,8 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 1) talker_rows(const 
       if (a.parts > 1) {
         u32 *to = (u32 *)mail(m_parts) + (mine * a.parts + part) * PART_WORDS;
         post(to + tid, __float_as_uint(o));
-        if ((tid & 127) == 0) post(to + 256 + h * 2, __float_as_uint(most)), post(to + 257 + h * 2, __float_as_uint(all));
+        if ((tid & 127) == 0)
+          post(to + 256 + h * 2, __float_as_uint(most)), post(to + 257 + h * 2, __float_as_uint(all));
         if (part == 0) {
           const u32 *of = (u32 *)mail(m_parts) + mine * a.parts * PART_WORDS;
           float top = -1e30f;
@@ -348,7 +376,8 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 1) talker_rows(const 
 #pragma unroll
             for (int i = 0; i < 4; i++)
               if (p0 + i < a.parts) {
-                const float mm = __uint_as_float(vm[i]), next = fmaxf(top, mm), f = exp2f(top - next), e = exp2f(mm - next);
+                const float mm = __uint_as_float(vm[i]), next = fmaxf(top, mm), f = exp2f(top - next),
+                            e = exp2f(mm - next);
                 all = all * f + e * __uint_as_float(vl[i]), o = o * f + e * __uint_as_float(vo[i]), top = next;
               }
           }
@@ -359,28 +388,38 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 1) talker_rows(const 
       if (part == 0 && (tid & 1) == 0) post(mail(m_att + row * 2048 + (kv * 2 + h) * 128 + (tid & 127)), pair(y, z));
     }
     own(IC<4>(), [&](int r) { return mail(m_att + r * 2048 + w * 256); }, entry, m_out, l * 160 + 32);
-    stage(IC<6>(), IC<8>(), IC<1>(), [&](int r) { return mail(m_out + r * HID + w * 256); }, nothing, [&](int t, int desk, u32) {
-      const int r8 = tid / 24, r = t * 8 + r8, n = tid % 24;   // in fours: gate, gate, up, up
-      if (tid < 192 && r < rows) {
-        const float2 gate = sum2(desk, r8, n * 4), up = sum2(desk, r8, n * 4 + 2);
-        const float norm = scale(desk, r8);
-        const int of = l * 160 + 48 + n * 4;
-        const float g0 = gate.x * norm * by(of), g1 = gate.y * norm * by(of + 1), u0 = up.x * norm * by(of + 2), u1 = up.y * norm * by(of + 3);
-        post(mail(m_act + r * FFN + b * 48 + n * 2), pair(__fdividef(g0, 1 + __expf(-g0)) * u0, __fdividef(g1, 1 + __expf(-g1)) * u1));
-      }
-    });
-    own(IC<12>(), [&](int r) { return mail(m_act + r * FFN + w * 768); }, [&](int r) { return mail(m_out + r * HID); }, m_down, l * 160 + 144);
+    stage(
+        IC<6>(), IC<8>(), IC<1>(), [&](int r) { return mail(m_out + r * HID + w * 256); }, nothing,
+        [&](int t, int desk, u32) {
+          const int r8 = tid / 24, r = t * 8 + r8, n = tid % 24;   // in fours: gate, gate, up, up
+          if (tid < 192 && r < rows) {
+            const float2 gate = sum2(desk, r8, n * 4), up = sum2(desk, r8, n * 4 + 2);
+            const float norm = scale(desk, r8);
+            const int of = l * 160 + 48 + n * 4;
+            const float g0 = gate.x * norm * by(of), g1 = gate.y * norm * by(of + 1), u0 = up.x * norm * by(of + 2),
+                        u1 = up.y * norm * by(of + 3);
+            post(
+                mail(m_act + r * FFN + b * 48 + n * 2),
+                pair(__fdividef(g0, 1 + __expf(-g0)) * u0, __fdividef(g1, 1 + __expf(-g1)) * u1));
+          }
+        });
+    own(
+        IC<12>(), [&](int r) { return mail(m_act + r * FFN + w * 768); }, [&](int r) { return mail(m_out + r * HID); },
+        m_down, l * 160 + 144);
   }
   const u32 m_last = LAYERS * N_LAYER - N_PARTS - rows * HID;
   if (b < HEAD_BLOCKS) {
-    stage(IC<2>(), IC<8>(), IC<1>(), [&](int r) { return mail(m_last + r * HID + w * 256); }, nothing, [&](int t, int desk, u32) {
-      const int r8 = tid >> 4, r = t * 8 + r8, n = (tid & 15) * 2;
-      if (tid < 128 && r < rows) {
-        const float2 s = sum2(desk, r8, n);
-        const float norm = scale(desk, r8);
-        *(float2 *)(a.logits + (size_t)r * VOCAB + b * 32 + n) = make_float2(s.x * norm * by(LAYERS * 160 + n), s.y * norm * by(LAYERS * 160 + n + 1));
-      }
-    });
+    stage(
+        IC<2>(), IC<8>(), IC<1>(), [&](int r) { return mail(m_last + r * HID + w * 256); }, nothing,
+        [&](int t, int desk, u32) {
+          const int r8 = tid >> 4, r = t * 8 + r8, n = (tid & 15) * 2;
+          if (tid < 128 && r < rows) {
+            const float2 s = sum2(desk, r8, n);
+            const float norm = scale(desk, r8);
+            *(float2 *)(a.logits + (size_t)r * VOCAB + b * 32 + n) = make_float2(
+                s.x * norm * by(LAYERS * 160 + n), s.y * norm * by(LAYERS * 160 + n + 1));
+          }
+        });
   } else {
     for (int r = b - HEAD_BLOCKS; r < rows; r += BLOCKS - HEAD_BLOCKS) {   // the hidden row, for the code predictor
       const uint4 v = await4(mail(m_last + r * HID + tid * 8));
@@ -396,8 +435,9 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 1) talker_rows(const 
       for (int i = 0; i < WARPS; i++) s += squares[i];
       const float norm = rsqrtf(s * (1.f / HID) + 1e-6f);
       const float *n = a.norm + tid * 8;
-      *(uint4 *)(a.hidden + (size_t)r * HID + tid * 8) = make_uint4(pair(f[0] * norm * n[0], f[1] * norm * n[1]), pair(f[2] * norm * n[2], f[3] * norm * n[3]),
-                                                                  pair(f[4] * norm * n[4], f[5] * norm * n[5]), pair(f[6] * norm * n[6], f[7] * norm * n[7]));
+      *(uint4 *)(a.hidden + (size_t)r * HID + tid * 8) = make_uint4(
+          pair(f[0] * norm * n[0], f[1] * norm * n[1]), pair(f[2] * norm * n[2], f[3] * norm * n[3]),
+          pair(f[4] * norm * n[4], f[5] * norm * n[5]), pair(f[6] * norm * n[6], f[7] * norm * n[7]));
       meet();
     }
   }

@@ -1,5 +1,5 @@
-# ruff: noqa: N803, N806, SIM102, SIM108, PLR0915, C901  (Triton: constants are capitals, conditions on them stand alone)
-# pyright: reportMissingImports=false
+# ruff: noqa: N803, N806, SIM102, SIM108, PLR0915, C901  (Triton: constants are capitals)
+# pyright: reportMissingImports=false, reportIndexIssue=false
 """Causal convolution over rows of channels as a matrix product over taps; what surrounds it happens in its last step.
 
     tap_conv(a, weight_kn, extent, tile, taps=7, ...)   # also: transposed convolution (2 taps), linear layer (1 tap)

@@ -1,5 +1,5 @@
-# ruff: noqa: N803, N806, SIM102, SIM108, PLR0915, C901  (Triton: constants are capitals, conditions on them stand alone)
-# pyright: reportMissingImports=false
+# ruff: noqa: N803, SIM102  (Triton: constants are capitals)
+# pyright: reportMissingImports=false, reportIndexIssue=false
 """Convolutions too thin for matrix tiles: one channel out, and each channel on its own.
 
     last_conv(s, weight, bias, out, extent, tile)     # to one channel, limited to [-1, 1], float32
@@ -36,12 +36,14 @@ class Depth(NamedTuple):
 
 @triton.jit(do_not_specialize=["rows", "frames", "each"])
 def _last(
-    s, w, bias, out, live, rows, frames, each, s_row, out_row, C: tl.constexpr, TAPS: tl.constexpr, LIVE: tl.constexpr,
-    EARLY: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
+    s, w, bias, out, live, rows, frames, each, s_row, C: tl.constexpr, TAPS: tl.constexpr, LIVE: tl.constexpr, EARLY: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     if EARLY:
         gdc_wait()
     t_count, m_count = count(live, rows, frames, each, LIVE)
+    if LIVE:
+        if tl.program_id(0) * BM >= m_count:
+            return
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     c = tl.arange(0, BC)
     safe = tl.minimum(m, m_count - 1)
@@ -55,14 +57,14 @@ def _last(
     if EARLY:
         gdc_launch_dependents()
     v = tl.sum(acc, 1) + tl.load(bias)
-    tl.store(out + row * out_row + t, tl.minimum(tl.maximum(v, -1.0), 1.0), mask=m < m_count)
+    tl.store(out + m, tl.minimum(tl.maximum(v, -1.0), 1.0), mask=m < m_count)
 
 
-def last_conv(s: View, weight: Tensor, bias: Tensor, out: View, extent: Extent, tile: Tile) -> None:
-    """`weight` [taps, channels]. Of the tile only rows and warps are used."""
+def last_conv(s: View, weight: Tensor, bias: Tensor, out: Tensor, extent: Extent, tile: Tile) -> None:
+    """`weight` [taps, channels]; `out`: all positions one after the other. Of the tile only rows and warps are used."""
     taps, c = weight.shape
     _last[(triton.cdiv(extent.positions, tile.m),)](
-        s.data, weight, bias, out.data, *extent.arguments(weight), s.row, out.row, C=c, TAPS=taps,
+        s.data, weight, bias, out, *extent.arguments(weight), s.row, C=c, TAPS=taps,
         LIVE=extent.live is not None, EARLY=extent.early, BM=tile.m, BC=triton.next_power_of_2(c),
         num_warps=tile.warps, launch_pdl=extent.early,
     )  # fmt: skip
@@ -77,10 +79,13 @@ def _depth(
         gdc_wait()
     t_count, m_count = count(live, rows, frames, each, LIVE)
     m = tl.program_id(0)
+    if LIVE:
+        if m >= m_count:
+            return
     row = m // t_count
     t = m - row * t_count
     c = tl.arange(0, BC)
-    inside = (c < C) & (m < m_count)
+    inside = c < C
     acc = tl.load(bias + c, mask=c < C, other=0.0)
     for tap in tl.static_range(TAPS):
         v = tl.load(x + row * x_row + (t + tap) * C + c, mask=inside, other=0.0).to(tl.float32)

@@ -1,5 +1,5 @@
-# ruff: noqa: N803, N806, SIM102, SIM108, PLR0915, C901  (Triton: constants are capitals, conditions on them stand alone)
-# pyright: reportMissingImports=false
+# ruff: noqa: N803, N806, SIM102, PLR0915  (Triton: constants are capitals)
+# pyright: reportMissingImports=false, reportIndexIssue=false
 """Attention of a chunk's new positions over themselves and a sliding window of kept keys and values.
 
     attend_window(mixed, turns, cache, rows, out, extent, layer=i, window=72)

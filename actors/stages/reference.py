@@ -46,7 +46,7 @@ class ReferenceOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds_min: float = SECONDS_LEAST
     """A recording that is shorter is refused."""
     seconds_max: float = 30.0
-    """So is one that is longer. A recording of this length needs about 1.5 GB on a device."""
+    """So is one that is longer. A recording of this length needs about 1.7 GB on a GPU."""
     cache_mb: int = 64
     """Voices that are kept in memory: about 3 kB a second of recording, and 10. 0 for none."""
     cache: str = ""

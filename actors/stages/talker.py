@@ -190,9 +190,13 @@ class Talker(EngineStage):
         row.prompt, row.is_open, row.since_ns = prompt, not row.closed, monotonic_ns()
 
     def _begin(self, row: _Row, now_ns: int) -> None:
-        """Take a row of the engine when there is room. What can be wrong was looked at before."""
+        """Take a row of the engine when there is room. What else can be wrong was looked at before."""
         engine, prompt = self._speaker.engine, row.prompt
-        if prompt is None or not engine.fits(len(prompt), row.sampling.frames_max):
+        if prompt is None:
+            return
+        if not engine.fits(len(prompt), row.sampling.frames_max):
+            if now_ns - row.since_ns > ROOM_WAIT_S * NS:
+                raise Overloaded("no room in the cache came free")
             return
         rows, lines = self._speaker.embed(prompt)
         row.sequence = engine.add(rows, row.sampling, lines, text_open=row.is_open)
@@ -208,8 +212,8 @@ class Talker(EngineStage):
 
     def _say(self, request: Request, produced: dict[FrameSequence, Produced]) -> Emission | None:
         row: _Row = request.state
-        if row.sequence is None:
-            return self._wait(request, row)
+        if row.sequence is None:  # it waits for room, or sleeps until more of its input comes
+            return Emission(request, "frames", None) if row.prompt is not None else None
         one = produced.get(row.sequence)
         now_ns = monotonic_ns()
         if one is not None and len(one.codes):
@@ -222,14 +226,6 @@ class Talker(EngineStage):
         if row.chunks.is_due(waiting, now_ns):
             return Emission(request, "frames", self._chunk(row, now_ns))
         return None if row.sequence.waits_for_text else Emission(request, "frames", None)
-
-    def _wait(self, request: Request, row: _Row) -> Emission | None:
-        """Nothing to do until more of its input comes; or until there is room."""
-        if row.prompt is None:
-            return None
-        if monotonic_ns() - row.since_ns > ROOM_WAIT_S * NS:
-            raise Overloaded("no room in the cache came free")
-        return Emission(request, "frames", None)
 
     def _chunk(self, row: _Row, now_ns: int) -> CodecFrames:
         codes = row.frames[0] if len(row.frames) == 1 else np.concatenate(row.frames)

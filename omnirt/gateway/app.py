@@ -13,6 +13,7 @@ from omnirt.gateway.models import Models
 from omnirt.gateway.ops import Ops
 from omnirt.gateway.speech import Speech
 from omnirt.gateway.speech_pipeline import SpeechPipeline
+from omnirt.gateway.speech_stream import SpeechStreams
 from omnirt.gateway.transcriptions import Transcriptions
 from omnirt.gateway.voice_samples import VoiceSamples
 from omnirt.gateway.voices import Voices
@@ -43,9 +44,17 @@ def build(service: Service, config: GatewayConfig) -> web.Application:
     async def stop(_: web.Application) -> None:
         core.close()
 
+    async def hang_up(_: web.Application) -> None:
+        await streams.close()
+
+    samples = VoiceSamples(core)
+    pipeline = SpeechPipeline(core, samples)
+    streams = SpeechStreams(core, pipeline)
     app.on_startup.append(start)
+    app.on_shutdown.append(hang_up)
     app.on_cleanup.append(stop)
     _add_operations(app, Ops(core))
+    _add_speech(app, core, samples, pipeline, streams)
     _add_surfaces(app, core)
     return app
 
@@ -64,21 +73,25 @@ def _add_operations(app: web.Application, ops: Ops) -> None:
         app.router.add_get(_v1(path), ops.absent, name=_label(path))
 
 
-def _add_surfaces(app: web.Application, core: Core) -> None:
-    samples = VoiceSamples(core)
-    pipeline = SpeechPipeline(core, samples)
-    voices, models = Voices(core, samples, pipeline), Models(core)
+def _add_speech(
+    app: web.Application, core: Core, samples: VoiceSamples, pipeline: SpeechPipeline, streams: SpeechStreams
+) -> None:
     app.router.add_post(_v1("audio/speech"), Speech(core, pipeline).create, name="speech")
-    app.router.add_post(_v1("chat/completions"), Chat(core).create, name="chat_completions")
-    app.router.add_post(_v1("completions"), Completions(core).create, name="completions")
-    transcriptions = Transcriptions(core)
-    app.router.add_post(_v1("audio/transcriptions"), transcriptions.create, name="transcriptions")
-    app.router.add_post(_v1("audio/translations"), transcriptions.translate, name="translations")
+    app.router.add_get(_v1("audio/speech/stream"), streams.connect, name="speech_stream")
+    voices = Voices(core, samples, pipeline)
     resource = app.router.add_resource(_v1("audio/voices"), name="voices")
     resource.add_route("GET", voices.list)
     resource.add_route("HEAD", voices.list)
     resource.add_route("POST", voices.create)
     app.router.add_delete(_v1("audio/voices/{id:.+}"), voices.delete, name="voice")
+
+
+def _add_surfaces(app: web.Application, core: Core) -> None:
+    app.router.add_post(_v1("chat/completions"), Chat(core).create, name="chat_completions")
+    app.router.add_post(_v1("completions"), Completions(core).create, name="completions")
+    transcriptions, models = Transcriptions(core), Models(core)
+    app.router.add_post(_v1("audio/transcriptions"), transcriptions.create, name="transcriptions")
+    app.router.add_post(_v1("audio/translations"), transcriptions.translate, name="translations")
     app.router.add_get(_v1("audio/models"), models.audio, name="audio_models")
     app.router.add_get(_v1("models"), models.list, name="models")
     # A model's id may contain slashes, and clients send them escaped or not.

@@ -9,6 +9,7 @@ clean end: an event stream says so, then the connection breaks without the last 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from aiohttp import web
 
@@ -40,7 +41,7 @@ async def send_complete(request: web.Request, audio: SpeechAudio, config: Gatewa
         if len(body) > config.complete_bytes_max:
             raise StageFailed(f"the audio is over {config.complete_bytes_max} bytes; ask for a stream")
     whole = wav_header(audio.rate, len(body)) + body if audio.asked_format == "wav" else bytes(body)
-    return web.Response(body=whole, headers=audio_headers(audio))
+    return web.Response(body=whole, headers=audio_headers(audio) | usage_headers(audio.usage()))
 
 
 async def send_events(request: web.Request, audio: SpeechAudio, config: GatewayConfig) -> web.StreamResponse:
@@ -57,6 +58,14 @@ SENDERS: dict[str, Send] = {"audio": send_audio, "sse": send_events, "complete":
 def audio_headers(audio: SpeechAudio) -> dict[str, str]:
     kind = content_type_of(audio.asked_format, audio.rate)
     return {"Content-Type": kind, "X-Sample-Rate": str(audio.rate), "X-Channels": "1"}
+
+
+def usage_headers(usage: dict[str, Any]) -> dict[str, str]:
+    """For clients that know these from another server; an answer that is streamed says its usage at its end."""
+    details = usage["input_token_details"]
+    counts = {"Input": usage["input_tokens"], "Output": usage["output_tokens"], "Total": usage["total_tokens"]}
+    counts |= {"Input-Text": details["text_tokens"], "Input-Audio": details["audio_tokens"]}
+    return {f"X-VLLM-Omni-{name}-Tokens": str(count) for name, count in counts.items()}
 
 
 def _delta(piece: bytes, format: str) -> bytes:

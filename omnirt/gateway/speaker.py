@@ -65,7 +65,7 @@ def voice_of(name: str | None, facts: PipelineFacts, store: VoiceStore | None) -
     stored = store.find(wanted) if store is not None else None
     if stored is None:
         choices = _choices(facts, store)
-        text = f"Choose one of: {', '.join(choices)}." if choices else "None was uploaded, and the model has none."
+        text = f"Choose one of: {', '.join(choices)}." if choices else "There is none yet."
         raise invalid(f"Unknown voice. {text}", "voice")
     return stored
 
@@ -122,7 +122,10 @@ def _task_param(task: str, facts: PipelineFacts) -> dict[str, str]:
 
 
 def _choices(facts: PipelineFacts, store: VoiceStore | None) -> list[str]:
-    names = [voice.id for voice in facts.voices] + [voice.name for voice in (store.all() if store else [])]
+    """What may be named: of the uploaded voices those that the model has a use for."""
+    usable = {kind for kind, task in (("prompt", DESIGN), ("audio_sample", CLONE)) if task in facts.task_types}
+    names = [voice.id for voice in facts.voices]
+    names += [voice.name for voice in (store.all() if store else []) if voice.type in usable]
     return names[:LISTED_MAX] + (["..."] if len(names) > LISTED_MAX else [])
 
 

@@ -66,20 +66,21 @@ class SpeechAudio:
         """Of the encoded audio."""
         return self._encoding.rate
 
-    def usage(self) -> dict[str, object]:
-        """Tokens as the stages counted them; where they do not count, characters in and 20 per second out."""
-        incoming = self._counted("input_tokens", len(self._spoken.text))
-        outgoing = self._counted("output_tokens", round(self._encoding.seconds() * TOKENS_PER_SECOND))
+    def usage(self, chars: int | None = None) -> dict[str, object]:
+        """Tokens as the stages counted them; where they do not count, characters in (`chars`, where the text came in
+        pieces) and 20 per second out. What was spoken is counted once, by the last of the stages that count it."""
+        incoming = reported(self.reports, "input_tokens")
+        outgoing = [report["output_tokens"] for report in self.reports.values() if "output_tokens" in report]
+        heard = reported(self.reports, "input_audio_tokens") or 0
+        if incoming is None:
+            incoming = heard + (len(self._spoken.text) if chars is None else chars)
+        given = max(0, int(outgoing[-1])) if outgoing else round(self._encoding.seconds() * TOKENS_PER_SECOND)
         return {
             "input_tokens": incoming,
-            "output_tokens": outgoing,
-            "total_tokens": incoming + outgoing,
-            "input_token_details": {"text_tokens": incoming, "audio_tokens": 0},
+            "output_tokens": given,
+            "total_tokens": incoming + given,
+            "input_token_details": {"text_tokens": max(0, incoming - heard), "audio_tokens": heard},
         }
-
-    def _counted(self, name: str, estimate: int) -> int:
-        counted = reported(self.reports, name)
-        return estimate if counted is None else counted
 
     async def _encode(self, payload: Payload) -> bytes:
         if not isinstance(payload, Pcm):

@@ -49,6 +49,8 @@ def _only(fields: Fields, name: str, cloning: bool) -> object | None:
     entries = cast("list[object]", value)
     if len(entries) != 1:
         raise invalid(f"{name} has {len(entries)} entries; this model takes exactly one recording.", name)
+    if entries[0] is None:
+        raise invalid(f"{name}[0] is null.", name)
     return entries[0]
 
 

@@ -23,14 +23,13 @@ from omnirt.gateway.cors import origin_headers
 from omnirt.gateway.errors import ApiError, Refusal
 from omnirt.gateway.socket_out import SocketOut
 from omnirt.gateway.speech_pipeline import SpeechPipeline
-from omnirt.gateway.stream_settings import Settings, StreamSettings
-from omnirt.gateway.stream_voice import Item, StreamVoice, complaint_of
 from omnirt.gateway.speech_unit import Unit
+from omnirt.gateway.stream_settings import Settings, StreamSettings
+from omnirt.gateway.stream_voice import Item, StreamVoice, complaint_of, error_event
 from omnirt.gateway.utterances import (
     Abort,
     Begin,
     Bounds,
-    Close,
     Complain,
     Configure,
     Effect,
@@ -92,18 +91,18 @@ class SpeechStream:
         self._chars_max = core.service.plan.limits.input_chars_max
         self._socket = socket
         self._out = SocketOut(request, socket, config.stall_s)
-        self._settings = StreamSettings(core, pipeline)
+        self._loader = StreamSettings(core, pipeline)
+        self._settings: Settings | None = None
         self._voice = StreamVoice(core, pipeline, request, self._out)
-        self._machine = Utterances(
-            Bounds(self._chars_max, config.socket_config_bytes_max, config.socket_text_bytes_max)
-        )
+        bounds = Bounds(self._chars_max, config.socket_config_bytes_max, config.socket_text_bytes_max)
+        self._machine = Utterances(bounds)
         self._items: asyncio.Queue[Item] = asyncio.Queue(UNITS_MAX)
         self._unit: Unit | None = None
         """The one that began last."""
-        self._current = Settings()
+        self._begun = 0
         self._loop = asyncio.get_running_loop()
-        self._heard_s = self._loop.time()
-        """When the client last said something."""
+        self._opened_s = self._heard_s = self._loop.time()
+        """`_heard_s`: when the client last said something."""
 
     async def run(self) -> None:
         tasks = [asyncio.ensure_future(self._read()), asyncio.ensure_future(self._speak())]
@@ -113,48 +112,51 @@ class SpeechStream:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            self._settings.close()
+            self._loader.close()
         for task in done:
             task.result()
+
+    async def _speak(self) -> None:
+        while True:
+            await self._voice.say(await self._items.get())
+            self._items.task_done()
 
     # ------------------------------------------------------------ reading
 
     async def _read(self) -> None:
-        deadline_s = self._loop.time() + self._config.socket_config_s
-        while not self._socket.closed:
-            limit_s = self._idle_left_s() if self._machine.is_set else deadline_s - self._loop.time()
-            try:
-                message = await self._socket.receive(timeout=max(limit_s, 1e-3))
-            except TimeoutError:
-                if self._machine.is_set and self._idle_left_s() > 0:
-                    continue
+        is_over = False
+        while not is_over:
+            left_s = self._patience_s()
+            if left_s <= 0:
                 await self._give_up()
                 return
+            try:
+                message = await self._socket.receive(timeout=left_s)
+            except TimeoutError:  # or only until it was to be asked again
+                continue
             self._heard_s = self._loop.time()
             if message.type == WSMsgType.TEXT:
-                effects = self._machine.received(message.data)
+                is_over = await self._do(self._machine.received(message.data))
             elif message.type == WSMsgType.BINARY:
-                effects = self._machine.binary()
+                is_over = await self._do(self._machine.binary())
             else:
-                return
-            if await self._do(effects):
-                return
+                is_over = True
 
-    def _idle_left_s(self) -> float:
-        """How long nothing more may happen. Whole units that are not spoken yet have a deadline of their own."""
-        limit_s = self._config.socket_idle_s
-        if self._voice.is_speaking_whole or any(isinstance(item, Unit) and item.is_whole for item in self._waiting()):
-            return limit_s
-        return max(self._heard_s, self._out.said_s) + limit_s - self._loop.time()
-
-    def _waiting(self) -> list[Item]:
-        return list(self._items._queue)  # type: ignore[attr-defined]
+    def _patience_s(self) -> float:
+        """How long the client may still say nothing. While it hears units that have all their text, it need not."""
+        now_s = self._loop.time()
+        if not self._machine.is_set:
+            return self._opened_s + self._config.socket_config_s - now_s
+        is_open = self._unit is not None and not self._unit.is_whole
+        if self._begun - self._voice.spoken > is_open:
+            return self._config.socket_idle_s
+        return max(self._heard_s, self._out.said_s) + self._config.socket_idle_s - now_s
 
     async def _give_up(self) -> None:
-        what = "Nothing came" if self._machine.is_set else "No session.config came"
-        limit_s = self._config.socket_idle_s if self._machine.is_set else self._config.socket_config_s
-        await self._out.event({"type": "error", "message": f"{what} for {limit_s:g} s.", "code": "timeout"})
-        await self._socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"idle")
+        config, is_set = self._config, self._machine.is_set
+        text = f"Nothing came for {config.socket_idle_s:g} s." if is_set else "session.config did not come."
+        await self._out.event(error_event(Complain(text, "timeout")))
+        await self._socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"timeout")
 
     # ------------------------------------------------------------ effects
 
@@ -162,20 +164,56 @@ class SpeechStream:
         """Whether the connection is over."""
         for effect in effects:
             if isinstance(effect, Begin):
-                unit = Unit(effect.utterance, effect.sentence, self._current.voicing(), effect.text, self._chars_max)
-                self._unit = unit
-                await self._items.put(unit)
+                await self._begin(effect)
             elif isinstance(effect, More | Whole | Abort):
                 self._change(effect)
-            elif isinstance(effect, Flush | Lost):
+            elif isinstance(effect, Lost | Flush):
                 await self._items.put(effect)
             elif isinstance(effect, Complain):
-                await self._out.event(event_of(effect))
+                await self._out.event(error_event(effect))
             elif isinstance(effect, Configure):
                 await self._configure(effect)
             else:
-                assert isinstance(effect, Close)
                 await self._items.join()
                 await self._socket.close()
                 return True
         return False
+
+    async def _begin(self, effect: Begin) -> None:
+        assert self._settings is not None, "text came before settings"
+        self._unit = Unit(effect.utterance, effect.sentence, self._settings, effect.text, self._chars_max)
+        self._begun += 1
+        await self._items.put(self._unit)
+
+    def _change(self, effect: More | Whole | Abort) -> None:
+        assert self._unit is not None, "no unit began"
+        if isinstance(effect, More):
+            self._unit.add(effect.text)
+        elif isinstance(effect, Whole):
+            self._unit.finish()
+        else:
+            self._unit.abort()
+
+    async def _configure(self, effect: Configure) -> None:
+        try:
+            self._settings = await self._loader.load(effect.fields)
+        except (ApiError, OmnirtError) as error:
+            await self._do(self._machine.misconfigured(complaint_of(error)))
+        else:
+            self._machine.configured(self._settings.granularity)
+
+
+def _check_upgrade(request: web.Request, core: Core) -> None:
+    if request.headers.get("Upgrade", "").lower() != "websocket":
+        text = "This is a WebSocket; ask for an upgrade."
+        raise ApiError(Refusal(426, "upgrade_required", text, headers={"Upgrade": "websocket"}))
+    origin = request.headers.get("Origin")
+    # Browsers ask nobody before they open a WebSocket: the page's origin is looked at here.
+    if origin and "Access-Control-Allow-Origin" not in origin_headers(origin, core.config.cors_origins):
+        raise ApiError(Refusal(403, "forbidden", "This origin may not call this server.", type="permission_error"))
+
+
+def _protocols(request: web.Request) -> tuple[str, ...]:
+    """One of those that the client offers, as browsers want; never the one that holds its key."""
+    offered = [name.strip() for name in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
+    return tuple(name for name in offered if name and SUBPROTOCOL_KEY not in name)[:1]

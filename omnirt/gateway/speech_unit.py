@@ -7,7 +7,7 @@ output): the first pieces at once, as every one of them may be the one that lets
 from __future__ import annotations
 
 from omnirt.errors import Cancelled
-from omnirt.gateway.speech_pipeline import Voicing
+from omnirt.gateway.stream_settings import Settings
 from omnirt.session.service import Live
 from omnirt.wire.payload import Text
 
@@ -18,10 +18,10 @@ FURTHER_PIECES = 96
 
 
 class Unit:
-    def __init__(self, utterance: int, sentence: int, voicing: Voicing, text: str, chars_max: int) -> None:
+    def __init__(self, utterance: int, sentence: int, settings: Settings, text: str, chars_max: int) -> None:
         self.utterance = utterance
         self.sentence = sentence
-        self.voicing = voicing
+        self.settings = settings
         self.text = text
         """All of it so far."""
         self.is_whole = False

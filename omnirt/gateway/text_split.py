@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterator
 
 GRANULARITIES = ("none", "sentence", "clause")
-CLOSING = "\"'”’)\\]»」』）】"
-SURE = {"sentence": "。！？\n", "clause": "。！？\n，；、"}
-"""Characters that end one wherever they are."""
-LIKELY = {"sentence": ".!?…", "clause": ".!?…,;:"}
+CLOSING = "\"'\u201d\u2019)\\]\u00bb\u300d\u300f\uff09\u3011"
+"""Quotes and brackets behind a full stop belong to its sentence."""
+SURE = {"sentence": "\u3002\uff01\uff1f\n", "clause": "\u3002\uff01\uff1f\n\uff0c\uff1b\uff1a\u3001"}
+"""Characters that end one wherever they are: line breaks, and those of Chinese and Japanese."""
+LIKELY = {"sentence": ".!?\u2026", "clause": ".!?\u2026,;:"}
 """Characters that end one before a space."""
 TAIL_CHARS = 16
 
@@ -33,14 +34,13 @@ class Splitter:
         if self._ends is None or self._open is None:
             yield text, False
             return
-        before = len(self._tail)
         whole = self._tail + text
-        start = before
+        given, end = len(self._tail), 0
         for match in self._ends.finditer(whole):
-            if match.end() >= before:
-                yield whole[start : match.end()], True
-                start = match.end()
-        open_end = self._open.search(whole, max(start, len(whole) - TAIL_CHARS))
-        self._tail = whole[open_end.start() :] if open_end else ""
-        if start < len(whole):
-            yield whole[start:], False
+            end = match.end()
+            yield whole[given:end], True
+            given = end
+        left = self._open.search(whole, max(end, len(whole) - TAIL_CHARS))
+        self._tail = whole[left.start() :] if left else ""
+        if given < len(whole):
+            yield whole[given:], False

@@ -8,8 +8,8 @@ on as it comes; its units are spoken in order, while more of it arrives.
 
 Invariants: `input.done` gives one `Flush`, and every unit that began has one `Whole` or one `Abort`; what
 is wrong with one utterance stays with it: its error is said once, the rest of its text is dropped, and the next one
-begins afresh. Settings change between utterances only. Where they are wrong, nothing is spoken until good ones come:
-speech with other settings than those asked for would be worse than none.
+begins afresh. Settings change between utterances only. Where they are wrong, that is said at once and again for every
+utterance, and nothing is spoken until good ones come: speech with other settings than those asked for would be worse.
 """
 
 from __future__ import annotations

@@ -2,8 +2,12 @@
 
 import json
 import os
+import subprocess
 from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 import tts
 from serve_process import Server
@@ -54,6 +58,30 @@ def test_every_part_has_its_table_and_its_figures(started, tmp_path, capsys):
     assert document["settings"]["arguments"]["frames"] == 5
     assert document["settings"]["stages"]["tone"]["batch"] == 8
     assert document["server"]["asking"]["voice"] == "heart"
+
+
+def test_the_engine_alone_is_measured_in_a_process_of_its_own(started, monkeypatch, tmp_path, capsys):
+    jobs = []
+
+    def ran(command, **given):
+        jobs.append((Path(command[-1]).name, json.loads(given["input"])))
+        part = {"start_s": 2.0, "levels": [], "buckets": [], "prefill": [], "decoder": []}
+        return SimpleNamespace(returncode=0, stdout="loading\n" + json.dumps(part) + "\n")
+
+    pytest.importorskip("torch")
+    from tts_engine import Work
+
+    monkeypatch.setattr(tts, "subprocess", SimpleNamespace(run=ran, PIPE=subprocess.PIPE))
+    file = tmp_path / "out.json"
+    assert tts.main(["tone", *QUICK, "--engine", "--device", "cpu", "--json", str(file)]) == 0
+    ((script, job),) = jobs
+    assert script == "tts_engine.py"
+    work = msgspec.convert(job, Work)
+    assert (work.device, work.frames, work.concurrency) == ("cpu", 5, (1, 2))
+    assert work.sets == ("node.tone.device=cpu",)
+    assert "loaded in 2.0 s" in capsys.readouterr().out
+    assert json.loads(file.read_text())["engine"]["start_s"] == 2.0
+    assert not started
 
 
 def test_parts_may_be_left_out(tmp_path):

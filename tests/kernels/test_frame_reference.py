@@ -26,6 +26,15 @@ EQUAL_WIDTHS = replace(SHAPE, predictor=replace(PREDICTOR, width=32))
 ROWS, ROW_PAGES, LINES = 4, 3, 6
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Products this small only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 def made_weights(shape, seed=3, kind=torch.float64):
     draws = torch.Generator().manual_seed(seed)
 

@@ -13,11 +13,9 @@ import torch
 from torch import Tensor
 
 from omnirt.actors.engines.codec import plain
-from omnirt.actors.engines.codec.rounds import Size, Sizes
+from omnirt.actors.engines.codec.memory import PLAIN_SIZES
+from omnirt.actors.engines.codec.rounds import Sizes
 from omnirt.kernels.codec_layout import CodecShape
-
-ROWS_MAX = 64
-"""Of a call in plain torch: bounds its memory."""
 
 
 class Snapshot(NamedTuple):
@@ -88,8 +86,8 @@ class PlainForm:
     def __init__(
         self, s: CodecShape, weights: Mapping[str, np.ndarray], slots: int, device: str, kind: torch.dtype
     ) -> None:
-        # A call costs nothing beside its frames, so pieces of different lengths never share one: rows need not be padded.
-        self.sizes = Sizes([Size(ROWS_MAX, plain.FRAMES_MAX)], 0.0, 1.0)
+        # A call costs hardly anything beside its frames, so that pieces of different lengths never share one.
+        self.sizes = Sizes(PLAIN_SIZES, 1e-3, 1.0)
         self._decoder = plain.PlainDecoder(s, weights, device, kind)
         self._state = plain.State(s, slots, device, kind)
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from omnirt.actors.engines.codec.places import count, places, rooms
 from omnirt.actors.engines.codec.rounds import Size
-from omnirt.kernels.codec_layout import CodecShape, histories, tail_size, weight_count
+from omnirt.kernels.codec_layout import CodecShape, tail_size, weight_count
 
 POSITIONS_MAX = 1 << 15
 """Frames of one request: three quarters of an hour."""
+FUSED_CHANNELS = 192
+"""Up to which a residual unit is one kernel. With 384 two are faster: 0.73 against 0.87 ms for three units, 64 x 4."""
 RING_STEP = 16
-SIZES = (Size(1, 1), Size(1, 4), Size(1, 16), Size(8, 4), Size(16, 8), Size(64, 4))
-"""Calls that have a graph. A call with fewer rows or frames than its size costs what it has (see `is_live`)."""
-LIVE_LEAST = 32
-"""Rows times frames from which a size's kernels ask how many there are in a call."""
-EARLY_MOST = 4
-"""Rows times frames up to which a launch starts while the one before ends."""
+GRAPH_SIZES = (Size(1, 1), Size(1, 4), Size(1, 16), Size(8, 4), Size(16, 8), Size(64, 4))
+"""Calls with kernels. The larger ones cost what is in them, not what would fit (see Bucket)."""
+PLAIN_SIZES = (Size(1, 32), Size(8, 8), Size(64, 1))
+PLAIN_BUFFERS = 8
+"""Of the widest layer's, that plain torch has at a time."""
 _LEAST_CHANNELS = 16
 _HEADS = (32, 64, 128, 256)
 
@@ -30,8 +32,7 @@ class CodecBytes(NamedTuple):
         return sum(self)
 
     def __str__(self) -> str:
-        parts = zip(("weights", "rows", "work"), self, strict=True)
-        return ", ".join(f"{name} {size / 1e9:.2f} GB" for name, size in parts)
+        return f"weights {self.weights / 1e9:.2f}, rows {self.slots / 1e9:.2f}, work {self.work / 1e9:.2f} GB"
 
 
 def has_kernels(s: CodecShape) -> bool:
@@ -41,34 +42,38 @@ def has_kernels(s: CodecShape) -> bool:
 
 
 def sizes_for(slots: int) -> list[Size]:
-    """Of SIZES those that so many slots can fill, and one row more of the kind above."""
-    found = []
-    for size in SIZES:
-        rows = min(size.rows, slots)
-        if Size(rows, size.frames) not in found:
-            found.append(Size(rows, size.frames))
-    return found
+    """GRAPH_SIZES, with no more rows than slots."""
+    return list(dict.fromkeys(Size(min(size.rows, slots), size.frames) for size in GRAPH_SIZES))
 
 
 def codec_bytes(s: CodecShape, slots: int, dtype: str = "bfloat16") -> CodecBytes:
-    """bfloat16: with kernels, if the shape has them. While loading, one weight is there in float32 beside the rest."""
-    number = {"float32": 4, "bfloat16": 2}[dtype]
+    """bfloat16: with kernels, if the shape has them. While loading, the largest weight is there in float32 as well."""
     if dtype == "bfloat16" and has_kernels(s):
         sizes = sizes_for(slots)
-        samples = max(size.rows * size.frames for size in sizes) * s.samples * 4
-        work = max(work_count(s, size) for size in sizes) * number
-        tables = (POSITIONS_MAX + max(size.frames for size in sizes)) * s.head * 4
-        return CodecBytes(weight_count(s) * number + tables, (slots + 1) * slot_count(s, ring(s)) * number, work + samples)
-    widest = max(s.channels // 2**i * rate for i, rate in _positions(s))
-    return CodecBytes(weight_count(s) * number, slots * slot_count(s, s.window - 1) * number, 64 * 32 * 8 * widest * number)
+        frames = max(size.rows * size.frames for size in sizes)
+        work = 2 * max(count(places(s, size, FUSED_CHANNELS), size.rows) for size in sizes) + 4 * frames * s.samples
+        turns = 4 * (POSITIONS_MAX + frames_max()) * s.head
+        return CodecBytes(2 * weight_count(s) + turns, 2 * (slots + 1) * _slot(s, ring(s)), work)
+    number = {"float32": 4, "bfloat16": 2}[dtype]
+    widest = max(room.channels * room.each for room in rooms(s, FUSED_CHANNELS))
+    work = max(size.rows * size.frames for size in PLAIN_SIZES) * PLAIN_BUFFERS * widest * number
+    return CodecBytes(number * weight_count(s), number * slots * _slot(s, s.window - 1), work)
 
 
-def slot_count(s: CodecShape, cached: int) -> int:
-    """Numbers that a slot keeps, with keys and values of `cached` frames."""
-    return tail_size(s) + 2 * s.layers * s.heads * s.head * cached
+def snapshot_bytes(s: CodecShape, dtype: str = "bfloat16") -> int:
+    """Of a slot's copy."""
+    return codec_bytes(s, 2, dtype).slots - codec_bytes(s, 1, dtype).slots
 
 
 def ring(s: CodecShape) -> int:
-    """Places for keys of a row: what a call writes is never what it still reads."""
-    frames = max(size.frames for size in SIZES)
-    return -(-(s.window + frames - 1) // RING_STEP) * RING_STEP
+    """Places for the keys of a row: what a call writes is never what it still reads."""
+    return -(-(s.window + frames_max() - 1) // RING_STEP) * RING_STEP
+
+
+def frames_max() -> int:
+    return max(size.frames for size in GRAPH_SIZES)
+
+
+def _slot(s: CodecShape, cached: int) -> int:
+    """Numbers that a slot keeps, with keys and values of `cached` frames."""
+    return tail_size(s) + 2 * s.layers * s.heads * s.head * cached

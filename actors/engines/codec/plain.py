@@ -22,8 +22,6 @@ from omnirt.kernels.codec_layout import (
     histories,
 )
 
-FRAMES_MAX = 32
-"""Of a row in one call: bounds what lies between two layers."""
 Rows = dict[str, Tensor]
 """What the rows of a call keep, by the names of `histories`, and `keys`, `values`."""
 

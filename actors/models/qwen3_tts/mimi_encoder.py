@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 from torch import Tensor
 
+from omnirt.actors.models.qwen3_tts.mel import RATE
 from omnirt.actors.models.qwen3_tts.reference_weights import WeightsBelow
 from omnirt.errors import ConfigError
 
@@ -36,16 +37,19 @@ class CodecConfig(msgspec.Struct, frozen=True):
 
     encoder_config: dict[str, Any]
     encoder_valid_num_quantizers: int = 16
-    input_sample_rate: int = 24_000
+    input_sample_rate: int = RATE
     encode_downsample_rate: int = 1920
 
     @staticmethod
     def of(fields: Mapping[str, Any]) -> CodecConfig:
         """Raises ConfigError."""
         try:
-            return msgspec.convert(dict(fields), CodecConfig)
+            config = msgspec.convert(dict(fields), CodecConfig)
         except msgspec.ValidationError as error:
             raise ConfigError(f"speech_tokenizer/config.json: {error}") from None
+        if config.input_sample_rate != RATE:
+            raise ConfigError(f"speech_tokenizer/config.json: only input_sample_rate = {RATE} is supported")
+        return config
 
 
 class MimiEncoder:
@@ -72,7 +76,7 @@ def _built(config: CodecConfig, seconds_max: float) -> Any:
     except ImportError as error:
         raise ConfigError(f"cloning a voice needs transformers ({error}); pip install 'omnirt[qwen3-tts]'") from None
     fields = dict(config.encoder_config)
-    longer_than_any = int(seconds_max * config.input_sample_rate) + 1
+    longer_than_any = int(seconds_max * RATE) + 1
     fields |= {"num_quantizers": config.encoder_valid_num_quantizers, "sliding_window": longer_than_any}
     fields |= {"decoder_config": None}  # newer versions then build no decoder; in older ones it says nothing
     try:

@@ -31,8 +31,10 @@ README = """Random weights, made by scripts/checkpoint: {kind}, {size}, seed {se
 What this checkpoint says is noise. It has the files, names and sizes of a published Qwen3-TTS checkpoint, for tests and
 for measuring speed and memory; nothing can be learnt from it about how a model sounds.
 """
-HEAD_SPREAD = 4.0
-"""Of the logits: the likeliest code is well apart from the next."""
+GAINS = {"codec_head": 4.0, "lm_head": 4.0, ".conv2.conv.": 0.3}
+"""Logits are spread, so that the likeliest code is well apart from the next; what residual units add is damped."""
+SOUND_GAIN = 0.05
+"""Samples stay clear of their bounds, mostly."""
 TEXT_ROUND = 64
 """Rows of the text embedding are a multiple of it."""
 PUBLISHED_TEXT_ROWS = 151_936
@@ -110,16 +112,18 @@ def spread_of(name: str, shape: Shape) -> tuple[float, float]:
         return 0.0, 0.1
     if "embed" in name:
         return 0.0, 1.0
-    spread = 1 / math.sqrt(_inputs(name, shape))
-    return 0.0, spread * (HEAD_SPREAD if "codec_head" in name or "lm_head" in name else 1.0)
+    gain = next((gain for part, gain in GAINS.items() if part in name), 1.0)
+    if len(shape) == 3 and shape[0] == 1 and name.startswith("decoder."):
+        gain = SOUND_GAIN
+    return 0.0, gain / math.sqrt(_inputs(name, shape))
 
 
 def _inputs(name: str, shape: Shape) -> int:
     """How many numbers an output is the sum of."""
-    if len(shape) == 3 and (".block.1.conv." in name or "upsample" in name) and name.startswith("decoder.") and (
-        shape[1] != 1
-    ):
-        return 2 * shape[0] if ".block.1." in name else shape[0]  # a transposed convolution: two taps, or one
+    if name.startswith("decoder.upsample.") and name.endswith(".0.conv.weight"):
+        return shape[0]  # a transposed convolution, a tap for each output
+    if name.startswith("decoder.decoder.") and name.endswith(".block.1.conv.weight"):
+        return 2 * shape[0]  # two taps
     return math.prod(shape[1:])
 
 

@@ -6,13 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-ADDED = (
-    "<|endoftext|> <|im_start|> <|im_end|> <|object_ref_start|> <|object_ref_end|> <|box_start|> <|box_end|> "
-    "<|quad_start|> <|quad_end|> <|vision_start|> <|vision_end|> <|vision_pad|> <|image_pad|> <|video_pad|> "
-    "<tool_call> </tool_call> <|fim_prefix|> <|fim_middle|> <|fim_suffix|> <|fim_pad|> <|repo_name|> <|file_sep|> "
-    "<tool_response> </tool_response> <think> </think> <|audio_start|> <|audio_end|> <tts_pad> <tts_text_bos> "
-    "<tts_text_eod> <tts_text_bos_single> <|audio_pad|>"
-).split()
+ADDED = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>", "<|box_end|>", "<|quad_start|>", "<|quad_end|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>", "<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", "<tool_response>", "</tool_response>", "<think>", "</think>", "<|audio_start|>", "<|audio_end|>", "<tts_pad>", "<tts_text_bos>", "<tts_text_eod>", "<tts_text_bos_single>", "<|audio_pad|>"]
 _PLAIN = {"<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"}
 _TEXT = """
 the quick brown fox jumps over the lazy dog while the other dog is watching from the house and nothing else happens
@@ -66,7 +60,7 @@ def _learn() -> tuple[list[str], list[tuple[str, str]]]:
     """Tokens in the order of their ids, and the merges that make them."""
     letters = _byte_letters()
     counts = Counter(word for line in _TEXT.split("\n") for word in _words(line))
-    counts.update({word: 1000 for word in _TEMPLATE})
+    counts.update(dict.fromkeys(_TEMPLATE, 1000))
     words = {tuple(letters[code] for code in word.encode()): count for word, count in sorted(counts.items())}
     tokens, merges = [letters[code] for code in range(256)], []
     while len(merges) < _MERGES:

@@ -1,12 +1,12 @@
 """A recording -> what the talker needs of its speaker: both encoders of a Base checkpoint, on one device.
 
-Everything is float32, as the codes are choices of nearest neighbours. The device is waited for once, for the results.
+Everything is float32, as the codes are choices of nearest neighbours. The device is waited for at the end, for the
+results. Convolutions are not cuDNN's: it rounds their inputs to ten bits unless told otherwise, and it makes a plan for
+each new length of a recording, which costs more than everything else (86 ms instead of 38 on an H200, any length).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +42,7 @@ class ReferenceEncoder:
 
     def encode(self, samples: np.ndarray, with_codes: bool) -> SpeakerVoice:
         """`samples`: [T] float32 at 24 kHz, at least half a second."""
-        with torch.inference_mode(), _exact():
+        with torch.inference_mode(), torch.backends.cudnn.flags(enabled=False):
             on_device = torch.from_numpy(np.array(samples, np.float32)).to(self._device)
             embedding = self._speaker.encode(on_device)
             codes = self._codec.encode(on_device) if with_codes else None
@@ -54,11 +54,3 @@ class ReferenceEncoder:
         noise = np.random.default_rng(0).uniform(-0.3, 0.3, int(seconds_max * RATE)).astype(np.float32)
         for seconds in (seconds_max, min(5.0, seconds_max), min(3.0, seconds_max)):
             self.encode(noise[: int(seconds * RATE)], with_codes=True)
-
-
-@contextmanager
-def _exact() -> Iterator[None]:
-    """Products of whole float32 numbers."""
-    with ExitStack() as stack:
-        stack.enter_context(torch.backends.cudnn.flags(enabled=False))
-        yield

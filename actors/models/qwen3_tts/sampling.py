@@ -1,4 +1,4 @@
-"""How frames are drawn: the defaults of a checkpoint, and what a request changes of them."""
+"""How frames are drawn: what a checkpoint's generation_config.json says, and what a request changes of it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from omnirt.errors import ConfigError, InvalidRequest
 
 FRAMES_MIN = 2
 """Frames before the stop code may come."""
+INNER = "subtalker_"
+"""Of the keys for the codes of a frame after its first."""
 _BOUNDS = {
     "temperature": (0.0, 10.0),
     "top_p": (0.0, 1.0),
@@ -20,8 +22,6 @@ _BOUNDS = {
     "repetition_penalty": (0.01, 10.0),
     "max_new_tokens": (1, 1 << 20),
 }
-PREFIX = "subtalker_"
-"""Of the keys for the codes of a frame after its first."""
 
 
 class Drawing(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class SamplingDefaults(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(
             self,
             first=_drawing(self.first, params, "", "do_sample"),
-            inner=_drawing(self.inner, params, PREFIX, f"{PREFIX}dosample"),
+            inner=_drawing(self.inner, params, INNER, f"{INNER}dosample"),
             repetition_penalty=self.repetition_penalty if penalty is None else float(penalty),
             frames_max=self.frames_max if frames is None else int(frames),
         )
@@ -67,12 +67,13 @@ class SamplingDefaults(msgspec.Struct, frozen=True):
 
 def _drawing(known: Drawing, params: Mapping[str, Any], prefix: str, switch: str) -> Drawing:
     temperature, top_k, top_p = (_number(params, prefix + name, name) for name in ("temperature", "top_k", "top_p"))
-    drawing = Drawing(
+    if params.get(switch) is False:
+        temperature = 0.0
+    return Drawing(
         temperature=known.temperature if temperature is None else float(temperature),
         top_k=known.top_k if top_k is None else int(top_k),
         top_p=known.top_p if top_p is None else float(top_p),
     )
-    return msgspec.structs.replace(drawing, temperature=0.0) if params.get(switch) is False else drawing
 
 
 def _number(params: Mapping[str, Any], key: str, bound: str) -> float | None:

@@ -3,9 +3,8 @@
     mel -> convolution -> blocks -> their outputs side by side -> mean and deviation, weighted by attention -> vector
 
 Every dimension is from `speaker_encoder_config`. Everything is float32, one recording at a time: without a batch there
-is no padding, so no length has to be masked.
-
-Shapes: C channels, F frames.
+is no padding, so no length has to be masked. Convolutions are matrix products over shifted copies of their input: those
+of the library are made of one launch for each column (dilated ones), or planned anew for each length (cuDNN's).
 """
 
 from __future__ import annotations
@@ -57,6 +56,8 @@ class SpeakerConfig(msgspec.Struct, frozen=True):
             raise ConfigError(
                 "speaker_encoder_config: enc_channels of the blocks must be equal, and divide by the scale"
             )
+        if sum(parts) != config.enc_channels[-1]:
+            raise ConfigError("speaker_encoder_config: the last of enc_channels must be as wide as all blocks together")
         return config
 
 
@@ -85,7 +86,9 @@ class SpeakerEncoder:
     def __init__(self, config: SpeakerConfig, weights: WeightsBelow, device: str) -> None:
         """Raises ConfigError naming what does not fit."""
         self.config = config
-        self._weights = {name: tensor.to(device) for name, tensor in weights.tensors(tensor_shapes(config)).items()}
+        self._weights = {
+            name: _laid_out(each).to(device) for name, each in weights.tensors(tensor_shapes(config)).items()
+        }
         self._filters = torch.from_numpy(mel_filters()).to(device)
         self._window = torch.hann_window(FFT).to(device)
 
@@ -96,47 +99,55 @@ class SpeakerEncoder:
     def embed(self, mel: Tensor) -> Tensor:
         """[F, bands] -> [enc_dim]"""
         config = self.config
-        x = self._tdnn(mel.T[None], "blocks.0", config.enc_dilations[0])
+        x = self._tdnn(mel.T, "blocks.0", config.enc_dilations[0])
         outputs: list[Tensor] = []
         for at in range(1, len(config.enc_channels) - 1):
             x = self._block(x, f"blocks.{at}", config.enc_dilations[at])
             outputs.append(x)
-        x = self._tdnn(torch.cat(outputs, dim=1), "mfa", config.enc_dilations[-1])
-        return self._convolution(self._pooled(x), "fc")[0, :, 0]
+        x = self._tdnn(torch.cat(outputs), "mfa", config.enc_dilations[-1])
+        return self._convolution(self._pooled(x), "fc")[:, 0]
 
     def _block(self, x: Tensor, name: str, dilation: int) -> Tensor:
-        """[1, C, F] -> the same: each part of the channels hears the one before it, then channels are weighed."""
-        inner = self._tdnn(x, f"{name}.tdnn1", 1)
-        first, *parts = inner.chunk(self.config.enc_res2net_scale, dim=1)
+        """[C, F] -> the same: each part of the channels hears the one before it, then channels are weighed."""
+        inner = self._tdnn(x, f"{name}.tdnn1")
+        first, *parts = inner.chunk(self.config.enc_res2net_scale)
         outputs = [first]
         for at, part in enumerate(parts):
             entering = part if at == 0 else part + outputs[-1]
             outputs.append(self._tdnn(entering, f"{name}.res2net_block.blocks.{at}", dilation))
-        inner = self._tdnn(torch.cat(outputs, dim=1), f"{name}.tdnn2", 1)
-        squeezed = torch.relu(self._convolution(inner.mean(dim=2, keepdim=True), f"{name}.se_block.conv1"))
+        inner = self._tdnn(torch.cat(outputs), f"{name}.tdnn2")
+        squeezed = self._convolution(inner.mean(dim=1, keepdim=True), f"{name}.se_block.conv1").relu_()
         return x + inner * torch.sigmoid(self._convolution(squeezed, f"{name}.se_block.conv2"))
 
     def _pooled(self, x: Tensor) -> Tensor:
-        """[1, C, F] -> [1, 2 C, 1]"""
-        mean, deviation = _statistics(x, 1.0 / x.shape[2])
-        around = torch.cat([x, mean.expand_as(x), deviation.expand_as(x)], dim=1)
-        attention = self._convolution(torch.tanh(self._tdnn(around, "asp.tdnn", 1)), "asp.conv")
-        return torch.cat(_statistics(x, torch.softmax(attention, dim=2)), dim=1)
+        """[C, F] -> [2 C, 1]"""
+        mean, deviation = _statistics(x, 1.0 / x.shape[1])
+        around = torch.cat([x, mean.expand_as(x), deviation.expand_as(x)])
+        attention = self._convolution(torch.tanh(self._tdnn(around, "asp.tdnn")), "asp.conv")
+        return torch.cat(_statistics(x, torch.softmax(attention, dim=1)))
 
-    def _tdnn(self, x: Tensor, name: str, dilation: int) -> Tensor:
+    def _tdnn(self, x: Tensor, name: str, dilation: int = 1) -> Tensor:
         return self._convolution(x, f"{name}.conv", dilation).relu_()
 
     def _convolution(self, x: Tensor, name: str, dilation: int = 1) -> Tensor:
         """As long as its input, whose ends are mirrored."""
         weight = self._weights[f"{name}.weight"]
-        around = dilation * (weight.shape[2] - 1)
-        if around:
+        channels, frames = x.shape
+        kernel = weight.shape[1] // channels
+        if kernel > 1:
+            around = dilation * (kernel - 1)
             x = functional.pad(x, (around // 2, around - around // 2), mode="reflect")
-        return functional.conv1d(x, weight, self._weights[f"{name}.bias"], dilation=dilation)
+            x = torch.cat([x[:, at * dilation : at * dilation + frames] for at in range(kernel)])
+        return torch.addmm(self._weights[f"{name}.bias"], weight, x)
+
+
+def _laid_out(tensor: Tensor) -> Tensor:
+    """Weights [outputs, inputs, kernel] as [outputs, kernel * inputs], biases as columns."""
+    return tensor[:, None] if tensor.dim() == 1 else tensor.transpose(1, 2).flatten(1).contiguous()
 
 
 def _statistics(x: Tensor, weights: Tensor | float) -> tuple[Tensor, Tensor]:
-    """Weighted mean and deviation of [1, C, F] over its frames, [1, C, 1] each."""
-    mean = (weights * x).sum(dim=2, keepdim=True)
-    variance = (weights * (x - mean).square()).sum(dim=2, keepdim=True)
+    """Weighted mean and deviation of [C, F] over its frames, [C, 1] each."""
+    mean = (weights * x).sum(dim=1, keepdim=True)
+    variance = (weights * (x - mean).square()).sum(dim=1, keepdim=True)
     return mean, variance.clamp(min=VARIANCE_FLOOR).sqrt()

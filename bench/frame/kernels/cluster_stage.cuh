@@ -7,7 +7,7 @@
 //             registers (a word of ones has not arrived: ask again) to shared memory, 256 of k at a time: a batch.
 //   regions   partial sums of stages with many outputs arrive in `even`, of others in `odd`, in turn: whoever sends to a region
 //             again has seen sums of the stage between, which its receiver sent after it had read the region.
-//             `even` is a second place for inputs while an odd stage runs.
+//             `even` is a third place for inputs while an odd stage runs.
 //
 // Compile-time: CL (2 or 4), NT (1, 2, 4, 8), PLACES.
 constexpr int ROWS = NT * 8, FIRST_A = NT * 128 + 16, BATCH_BYTES = 32 * FIRST_A, SLACK = 1024;
@@ -51,6 +51,12 @@ __device__ __forceinline__ void fetch_line(const void *p) { asm volatile("prefet
 __device__ __forceinline__ void meet_all() { asm volatile("barrier.cluster.arrive.release.aligned;\n barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 constexpr int chunk_steps(int n) { return n * 32 * 16 <= 16384 ? 16 : n * 32 * 8 <= 16384 ? 8 : n * 32 * 4 <= 16384 ? 4 : 2; }
 
+// Nothing moves the sums across this.
+template <int N> __device__ __forceinline__ void touch(float (&c)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; i++) asm volatile("" : "+f"(c[i])::"memory");
+}
+
 struct Region {   // where sums arrive
   u32 at;
   u64 *full;
@@ -74,15 +80,15 @@ struct Team {
   // SPLIT: the two warpgroups share k instead of the outputs. `row_at(row)`: this block's inputs of a row.
   template <int N, int BATCHES, bool SPLIT, bool SQUARES, int STRIDE, class RowAt>
   __device__ __forceinline__ void product(Region &region, RowAt row_at) {
-    constexpr int MINE = N / CL, WIDE = SPLIT ? N : N / 2, STEPS = chunk_steps(N), CHUNKS = 16 / STEPS, SETS = CL * (SPLIT ? 2 : 1);
+    constexpr int MINE = N / CL, WIDE = SPLIT ? N : N / 2, STEPS = chunk_steps(N), CHUNKS = 16 / STEPS, SETS = CL * (SPLIT ? 2 : 1), DEPTH = NT == 8 || BATCHES < 3 ? BATCHES < 2 ? 1 : 2 : BATCHES % 4 ? 3 : 4;
     static_assert(!SPLIT || STEPS == 16, "a warpgroup takes half of each chunk");
-    static_assert(!SQUARES || !SPLIT, "only with a norm before");
+    static_assert(!SQUARES || (!SPLIT && BATCHES <= DEPTH && BATCHES <= 2), "before a norm the sums come to `spare`");
     if (w == 0 && lane == 0) {
       const u32 bytes = rows * (SETS * MINE + (SQUARES ? CL * SHARES : 0)) * 4;
       asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(region.full)), "r"(bytes) : "memory");
     }
     float c[WIDE / 2];
-    uint4 v[NT];
+    uint4 v[DEPTH][NT];
     const u16 *from[QUADS];
     float sums[QUADS] = {};
     const int inner = lane & 7;
@@ -91,70 +97,74 @@ struct Team {
       const int row = quad(i * 4) * 4 + (lane >> 3);
       from[i] = row < rows ? row_at(row) + inner * 8 : nullptr;
     }
-    auto ask = [&](int batch) {
+    auto ask = [&](uint4 (&u)[NT], int batch) {
 #pragma unroll
-      for (int i = 0; i < NT; i++) v[i] = from[i / 4] ? peek(from[i / 4] + (batch * 4 + slice(i)) * 64) : make_uint4(0, 0, 0, 0);
+      for (int i = 0; i < NT; i++) u[i] = from[i / 4] ? peek(from[i / 4] + (batch * 4 + slice(i)) * 64) : make_uint4(0, 0, 0, 0);
     };
-    ask(0);
 #pragma unroll
-    for (int batch = 0; batch < BATCHES; batch++) {
-      const u32 to = batch & 1 ? spare : acts;
-      {
+    for (int i = 0; i < DEPTH; i++) ask(v[i], i);
+    const u32 corner = (slice(0) * 8 + inner) * FIRST_A + (quad(0) * 4 + (lane >> 3) >> 3) * 128 + ((quad(0) * 4 + (lane >> 3)) & 7) * 16;
+    u32 to = acts;
+#pragma unroll 1
+    for (int first = 0; first < BATCHES; first += DEPTH)
+#pragma unroll
+      for (int slot = 0; slot < DEPTH; slot++) {
+        const int batch = first + slot;
+        if (BATCHES % DEPTH && batch >= BATCHES) break;
+        uint4 (&u)[NT] = v[slot];
         bool again = false;
 #pragma unroll
-        for (int i = 0; i < NT; i++) again |= hollow(v[i]);
+        for (int i = 0; i < NT; i++) again |= hollow(u[i]);
         int spins = 0;
         while (again) {
           again = false;
 #pragma unroll
           for (int i = 0; i < NT; i++)
-            if (hollow(v[i])) v[i] = peek(from[i / 4] + (batch * 4 + slice(i)) * 64);
+            if (hollow(u[i])) u[i] = peek(from[i / 4] + (batch * 4 + slice(i)) * 64);
 #pragma unroll
-          for (int i = 0; i < NT; i++) again |= hollow(v[i]);
+          for (int i = 0; i < NT; i++) again |= hollow(u[i]);
           if (++spins > SPINS) __trap();
         }
         __syncwarp();
-      }
-      if (batch >= 2) meet();                              // both warpgroups are done with this place
-#pragma unroll
-      for (int i = 0; i < NT; i++) {
-        const int row = quad(i) * 4 + (lane >> 3);
-        asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to + (slice(i) * 8 + inner) * FIRST_A + (row >> 3) * 128 + (row & 7) * 16), "r"(v[i].x), "r"(v[i].y), "r"(v[i].z), "r"(v[i].w) : "memory");
-      }
-      asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-      if (SQUARES) {
 #pragma unroll
         for (int i = 0; i < NT; i++) {
-          const u32 u[4] = {v[i].x, v[i].y, v[i].z, v[i].w};
-#pragma unroll
-          for (int j = 0; j < 4; j++) sums[i / 4] += low(u[j]) * low(u[j]), sums[i / 4] += high(u[j]) * high(u[j]);
+          const int down = NT >= 4 ? (i % 4) * 8 * FIRST_A + (i / 4) * 64 : i * 8 * FIRST_A;   // a quad of rows further: 64 bytes, after an even quad
+          asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to + corner + down), "r"(u[i].x), "r"(u[i].y), "r"(u[i].z), "r"(u[i].w) : "memory");
         }
-      }
-      if (batch + 1 < BATCHES) ask(batch + 1);
-      meet();
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        if (!SQUARES && batch + DEPTH < BATCHES) ask(u, batch + DEPTH);
+        meet();
+        u32 weights[CHUNKS];
+        int places[CHUNKS];
 #pragma unroll
-      for (int chunk = 0; chunk < CHUNKS; chunk++) {
-        if (!CHAIN_ONLY) wait_for(full + place, phase);
+        for (int chunk = 0; chunk < CHUNKS; chunk++) {
+          if (!CHAIN_ONLY) wait_for(full + place, phase);
+          places[chunk] = place, weights[chunk] = ring + place * CHUNK + (SPLIT ? wg * (STEPS / 2) * N * 32 : wg * (WIDE * 16));
+          if (++place == PLACES) place = 0, phase ^= 1;
+        }
+        __syncwarp();
+        touch(c);
         group_begin();
-        const u32 weights = ring + place * CHUNK + (SPLIT ? 0 : wg * (WIDE * 16));
 #pragma unroll
-        for (int step = 0; step < (SPLIT ? STEPS / 2 : STEPS); step++) {
-          const int in_chunk = SPLIT ? wg * (STEPS / 2) + step : step, in_batch = chunk * STEPS + in_chunk;
-          Group<WIDE>::multiply(c, tile_at(to + in_batch * 2 * FIRST_A, FIRST_A), tile_at(weights + in_chunk * N * 32, N * 16), batch || chunk || step);
-        }
+        for (int chunk = 0; chunk < CHUNKS; chunk++)
+#pragma unroll
+          for (int step = 0; step < (SPLIT ? STEPS / 2 : STEPS); step++)
+            Group<WIDE>::multiply(c, tile_at(to + (SPLIT ? wg * (STEPS / 2) * 2 * FIRST_A : 0) + (chunk * STEPS + step) * 2 * FIRST_A, FIRST_A), tile_at(weights[chunk] + step * N * 32, N * 16), batch || chunk || step);
         group_commit();
-        if (chunk) {
-          group_wait<1>();
-          give_back(place ? place - 1 : PLACES - 1);
+        if (SQUARES) {
+#pragma unroll
+          for (int i = 0; i < NT; i++) {
+            const u32 d[4] = {u[i].x, u[i].y, u[i].z, u[i].w};
+#pragma unroll
+            for (int j = 0; j < 4; j++) sums[i / 4] += low(d[j]) * low(d[j]), sums[i / 4] += high(d[j]) * high(d[j]);
+          }
         }
-        const int here = place;
-        if (++place == PLACES) place = 0, phase ^= 1;
-        if (chunk == CHUNKS - 1) {
-          group_wait<0>();
-          give_back(here);
-        }
+        group_wait<0>();
+        touch(c);
+#pragma unroll
+        for (int chunk = 0; chunk < CHUNKS; chunk++) give_back(places[chunk]);
+        to = BATCHES <= 2 ? acts + BATCH_BYTES : to == acts ? acts + BATCH_BYTES : to == spare ? acts : spare;
       }
-    }
     if (SQUARES)
 #pragma unroll
       for (int i = 0; i < QUADS; i++) {

@@ -62,11 +62,12 @@ class Kernel:
     """One kernel of a module, with its launch shape."""
 
     def __init__(self, sources: Sequence[Path], name: str, names: Mapping[str, int], *, blocks: int, threads: int,
-                 shared_bytes: int) -> None:
+                 shared_bytes: int, cooperative: bool = True) -> None:
         if shared_bytes > SHARED_BYTES_MAX:
             raise CudaError(f"{name} needs {shared_bytes} bytes of shared memory; a block has {SHARED_BYTES_MAX}")
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
+        self._cooperative = cooperative
         self._blocks, self._threads, self._shared_bytes = blocks, threads, shared_bytes
         self._code = compile_source("\n".join(path.read_text() for path in sources), names)
         torch.cuda.current_stream().synchronize()
@@ -78,9 +79,28 @@ class Kernel:
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         values = (ctypes.c_void_p * 1)(ctypes.addressof(argument))
         one = ctypes.c_uint(1)
-        self._check(self._driver.cuLaunchCooperativeKernel(
+        launch = self._driver.cuLaunchCooperativeKernel if self._cooperative else self._driver.cuLaunchKernel
+        last = () if self._cooperative else (None,)
+        self._check(launch(
             self._function, ctypes.c_uint(self._blocks), one, one, ctypes.c_uint(self._threads), one, one,
-            ctypes.c_uint(self._shared_bytes), stream, values))
+            ctypes.c_uint(self._shared_bytes), stream, values, *last))
+
+    def clusters_at_once(self, blocks_a_cluster: int) -> int:
+        """How many clusters the device can hold of this kernel."""
+
+        class Attribute(ctypes.Structure):
+            _fields_ = [("kind", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_uint * 16)]
+
+        class Config(ctypes.Structure):
+            _fields_ = [("sizes", ctypes.c_uint * 6), ("shared", ctypes.c_uint), ("stream", ctypes.c_void_p),
+                        ("attributes", ctypes.c_void_p), ("count", ctypes.c_uint)]
+
+        attribute = Attribute(4, 0, (ctypes.c_uint * 16)(blocks_a_cluster, 1, 1))
+        config = Config((ctypes.c_uint * 6)(self._blocks, 1, 1, self._threads, 1, 1), self._shared_bytes, None,
+                        ctypes.addressof(attribute), 1)
+        count = ctypes.c_int()
+        self._check(self._driver.cuOccupancyMaxActiveClusters(ctypes.byref(count), self._function, ctypes.byref(config)))
+        return count.value
 
     @staticmethod
     def _check(status: int) -> None:

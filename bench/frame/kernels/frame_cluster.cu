@@ -46,7 +46,7 @@ extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS 
   u16 *const mailbox = held((u16 *)a.mail);
   const int tid = threadIdx.x, lane = tid & 31, w = __shfl_sync(~0u, tid >> 5, 0), b = blockIdx.x, g = lane >> 2, q = lane & 3, rows = a.rows;
   constexpr int TILE = 2 * 16 * 256;                       // keys and values of 16 positions, swizzled
-  u8 *even_room = room + PLACES * CHUNK, *odd_room = even_room + EVEN, *acts = odd_room + ODD, *tiles = acts + BATCH_BYTES + SLACK;
+  u8 *even_room = room + PLACES * CHUNK, *odd_room = even_room + EVEN, *acts = odd_room + ODD, *tiles = acts + 2 * BATCH_BYTES + SLACK;
   float *squares = (float *)(tiles + PAIRS * TILE);        // [CL * SHARES][ROWS]
   float *small = squares + CL * SHARES * ROWS;             // [128]
   u16 *queries = (u16 *)(small + 128);                     // [8][128]

@@ -303,3 +303,66 @@ class RowsPredictor(_Launch):
              "PLACES": places, **(names or {})},
             blocks=BLOCKS, threads=warps * 32 + 32, shared_bytes=fixed + places * (warps * part + 16))
         self._allocate_mail(packed["layers"].device)
+
+
+def cluster_tiles(weight_nk: Tensor, blocks_a_cluster: int) -> Tensor:
+    """[n, k] -> [blocks, ...]: a cluster has its blocks' outputs, a block its part of k, in the order of cluster_stage.cuh:
+    steps of 16 k, each [8 of k][8 outputs][outputs][k]; of 16 outputs a lane of the tensor core gets four neighbours."""
+    n, k = weight_nk.shape
+    clusters = BLOCKS // blocks_a_cluster
+    view = weight_nk.reshape(clusters, n // clusters // 16, 4, 2, 2, blocks_a_cluster, k // blocks_a_cluster // 16, 2, 8)
+    return view.permute(0, 5, 6, 7, 1, 3, 2, 4, 8).reshape(BLOCKS, -1)
+
+
+def pack_cluster(weights: PredictorWeights, blocks_a_cluster: int = 4) -> dict[str, Tensor]:
+    """For ClusterPredictor; norms are multiplied in."""
+
+    def own(weight_nk: Tensor) -> Tensor:
+        return cluster_tiles(weight_nk, blocks_a_cluster)
+
+    def after(norm: Tensor, weight_nk: Tensor) -> Tensor:
+        return (weight_nk.float() * norm.float()).to(weight_nk.dtype)
+
+    def packed(layer: LayerWeights) -> Tensor:
+        f, k = layer.gate.shape
+        eights = [after(layer.mlp_norm, weight).reshape(f // 8, 1, 8, k) for weight in (layer.gate, layer.up)]
+        return torch.cat([own(after(layer.attn_norm, layer.qkv)), own(layer.output), own(torch.cat(eights, 1).reshape(2 * f, k)),
+                          own(layer.down)], 1)
+
+    return {
+        "layers": torch.stack([packed(layer) for layer in weights.layers], 1).contiguous(),
+        "projection": own(weights.projection).contiguous(),
+        "heads": torch.stack([own(after(weights.norm, head)) for head in weights.heads]).contiguous(),
+        "tables": torch.stack(weights.tables).contiguous(),
+        "bias": weights.projection_bias.float(),
+        "head_norms": torch.stack([torch.stack([layer.q_norm, layer.k_norm]) for layer in weights.layers]).float(),
+    }
+
+
+class ClusterPredictor(_Launch):
+    """The kernel for 8 to 64 rows, by clusters of blocks: `packed` comes from pack_cluster."""
+
+    def __init__(self, shape: PredictorShape, packed: dict[str, Tensor], rows_max: int, places: int | None = None,
+                 names: dict[str, int] | None = None, blocks_a_cluster: int = 4, cooperative: bool = True) -> None:
+        self.shape, self.rows_max, self.packed = shape, rows_max, packed
+        tiles = next(n for n in (1, 2, 4, 8) if n * 8 >= rows_max)
+        rows, cl = tiles * 8, blocks_a_cluster
+        batch = 32 * (tiles * 128 + 16)
+        even, odd = max(cl * rows * 52 * 4, batch + 1024), 2 * cl * rows * 8 * 4
+        fixed = (even + odd + 2 * batch + 1024 + (tiles + 1) // 2 * 8192 + cl * max(1, 4 // tiles) * rows * 4 + 512 + WARPS * 256
+                 + shape.layers * 512 + 24)
+        chunk = WARPS * PART_BYTES
+        places = places or min((232448 - 128 - fixed) // (chunk + 16), 8)
+        self.places = places
+        self.kernel = Kernel(
+            [Path(__file__).with_name(name) for name in
+             ("grid_mail.cuh", "predictor_arguments.cuh", "row_sampling.cuh", "warpgroup.cuh", "cluster_stage.cuh", "frame_cluster.cu")],
+            "frame_cluster",
+            {"HID": shape.d_model, "FFN": shape.d_ffn, "LAYERS": shape.layers, "WIDTH": shape.d_backbone,
+             "CODES": shape.codes, "PASSES": shape.codebooks, "NT": tiles, "WARPS": WARPS, "PART": PART_BYTES,
+             "PLACES": places, "CL": cl, **(names or {})},
+            blocks=BLOCKS, threads=WARPS * 32 + 32, shared_bytes=fixed + places * (chunk + 16), cooperative=cooperative)
+        self._allocate_mail(packed["layers"].device)
+        cache = torch.zeros(rows_max * KV_HEADS * shape.layers * 2 * (shape.codebooks - 1) * HEAD_DIM, dtype=torch.bfloat16,
+                            device=packed["layers"].device)
+        self.packed = {**packed, "cache": cache}
