@@ -1,3 +1,4 @@
+# pyright: basic, reportMissingImports=false, reportIndexIssue=false
 """One new position of every row: norms of queries and keys, rotary turn, the cache's new entry, attention.
 
     attend(rows, turns, pages, room)       # rows.owners None: row c of a batch, its own page table, one kernel

@@ -1,3 +1,4 @@
+# pyright: basic, reportMissingImports=false, reportIndexIssue=false
 """The backbone's next input: the sum of a frame's code embeddings and the row's next line of text. Also counts on.
 
     embed_frame(EmbedRows(...), first_table, tables_nvw)

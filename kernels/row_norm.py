@@ -1,3 +1,4 @@
+# pyright: basic, reportMissingImports=false, reportIndexIssue=false
 """Root-mean-square norm of rows, and the gate of a feed-forward: what stays between library products at many rows.
 
     norm_rows(x_ck, weight_k, out_ck)

@@ -1,3 +1,4 @@
+# pyright: basic, reportMissingImports=false, reportIndexIssue=false
 """y = W norm(x) for a single row, with everything around it in the same kernel: norm, gate, residual.
 
     multiply_row(weight_nk, x_k, y_n, norm=..., gated=..., add=..., normed=...)

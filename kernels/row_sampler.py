@@ -1,3 +1,4 @@
+# pyright: basic, reportMissingImports=false, reportIndexIssue=false
 """The next code of every row: penalty, suppression, temperature, top-k, top-p, Gumbel-max, and the stop flag.
 
     sample_rows(logits_cv, codes_cn, codebook, draw)                       # any codebook

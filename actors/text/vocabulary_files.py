@@ -1,5 +1,5 @@
-"""Byte-level BPE from vocab.json, merges.txt and the added tokens of tokenizer_config.json, for checkpoints that ship no
-tokenizer.json (Qwen2's way of splitting text; other classes are refused).
+"""Byte-level BPE from vocab.json, merges.txt and the added tokens of tokenizer_config.json, for checkpoints that ship
+no tokenizer.json (Qwen2's way of splitting text; other classes are refused).
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def main(argv):
     for rows in sizes:
         for heat in (0.0, 0.9):
             sampling_of[rows, heat] = sampling(rows, heat)
-    for cl in (4, 2):
+    for cl in (2,):
         packed = pack_cluster(w.predictor, cl)
         for rows in sizes:
             for cooperative in (True, False):

@@ -7,7 +7,7 @@ A stage may say (see `Stage.facts`):
     default_voice        one of them
     languages            list of names
     parameters           names of request parameters it acts on (`speed`, `temperature`, ...)
-    task_types           what it can be asked for: CustomVoice, VoiceDesign, Base
+    task_types           what it can be asked for: CustomVoice, VoiceDesign, Base (or custom_voice, ...)
     voice_design         true when it can make a voice from a description (`params["instructions"]`)
     cloning              true when it can speak like a recording: one that comes with the request, as its `audio` input
     reference_rate       Hz it wants such a recording in; its own sample_rate otherwise
@@ -49,6 +49,12 @@ class PipelineFacts(Struct, frozen=True):
     voice_design: bool = False
     reference_rate: int = 24_000
     reference_s_max: float = float("inf")
+
+    def voice(self, name: str) -> VoiceFact | None:
+        """By id or name; by how they sound where none is spelt so."""
+        exact = (voice for voice in self.voices if name in (voice.id, voice.name))
+        alike = (voice for voice in self.voices if _plainly(name) in (_plainly(voice.id), _plainly(voice.name)))
+        return next(exact, None) or next(alike, None)
 
 
 def gather(plan: Plan, facts: Mapping[str, Mapping[str, Any]]) -> PipelineFacts:
@@ -101,10 +107,15 @@ def with_reference(spoken: PipelineFacts, copied: PipelineFacts | None) -> Pipel
 
 
 def _task_types(stages: list[Mapping[str, Any]], named: bool, design: bool, cloning: bool) -> tuple[str, ...]:
-    said = {str(task) for stage in stages for task in stage.get("task_types", ())}
+    said = {_plainly(task) for stage in stages for task in stage.get("task_types", ())}
     if not said:
-        said = {task for task, able in ((CUSTOM, named), (DESIGN, design), (CLONE, cloning)) if able}
-    return tuple(task for task in TASK_TYPES if task in said) or (CUSTOM,)
+        said = {_plainly(task) for task, able in ((CUSTOM, named), (DESIGN, design), (CLONE, cloning)) if able}
+    return tuple(task for task in TASK_TYPES if _plainly(task) in said) or (CUSTOM,)
+
+
+def _plainly(name: object) -> str:
+    """Checkpoints write `custom_voice`, clients `CustomVoice`; people write `Uncle Fu` for `uncle_fu`."""
+    return str(name).replace("_", "").replace(" ", "").lower()
 
 
 def _rate(plan: Plan, facts: Mapping[str, Mapping[str, Any]], stages: list[Mapping[str, Any]]) -> int:

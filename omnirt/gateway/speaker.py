@@ -57,12 +57,12 @@ def voice_of(name: str | None, facts: PipelineFacts, store: VoiceStore | None) -
     """The id of a voice that the model has, or an uploaded voice. Empty where none was named and the model has no voice
     of its own. Raises a 400 that lists the choices."""
     wanted = facts.aliases.get(name, name) if name is not None else facts.default_voice
-    for voice in facts.voices:
-        if wanted in (voice.id, voice.name):
-            return voice.id
     if not wanted:
         return ""
     stored = store.find(wanted) if store is not None else None
+    known = facts.voice(wanted)
+    if known is not None and (stored is None or wanted in (known.id, known.name)):
+        return known.id
     if stored is None:
         choices = _choices(facts, store)
         text = f"Choose one of: {', '.join(choices)}." if choices else "There is none yet."

@@ -20,6 +20,7 @@ from omnirt.loader import resolve
 from omnirt.pipeline.deploy import load_plan
 from omnirt.testing.live_gateway import LiveGateway
 from omnirt.testing.scripted_service import ScriptedService
+from omnirt.wire.plan import Plan
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -54,6 +55,30 @@ def voice_server() -> LiveGateway:
     return ENDING.enter_context(_real("voice", *PACKAGED))
 
 
+@pytest.fixture(scope="module")
+def speaker_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveGateway]:
+    """The real runtime with a small random Qwen3-TTS checkpoint that has voices of its own."""
+    with _checkpoint("custom_voice", tmp_path_factory.mktemp("custom")) as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="module")
+def clone_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveGateway]:
+    """The same with one that copies voices from recordings, and keeps uploads."""
+    folder = tmp_path_factory.mktemp("base")
+    config = GatewayConfig(voices_dir=str(folder / "voices"))
+    with _checkpoint("base", folder / "checkpoint", config) as gateway:
+        yield gateway
+
+
+@contextmanager
+def _checkpoint(kind: str, folder: Path, config: GatewayConfig | None = None) -> Iterator[LiveGateway]:
+    random_checkpoint = pytest.importorskip("omnirt.actors.models.qwen3_tts.random_checkpoint")
+    random_checkpoint.write(folder, kind)
+    with _live(load_plan(str(folder), [], ["node.speech.device=cpu", "node.speech.threads=2"]), config) as gateway:
+        yield gateway
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
     if nextitem is None or HERE not in nextitem.path.parents:
@@ -62,7 +87,12 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
 
 @contextmanager
 def _real(pipeline: str, *sets: str) -> Iterator[LiveGateway]:
-    plan = load_plan(str(ROOT / "pipelines" / f"{pipeline}.toml"), [], list(sets))
+    with _live(load_plan(str(ROOT / "pipelines" / f"{pipeline}.toml"), [], list(sets))) as gateway:
+        yield gateway
+
+
+@contextmanager
+def _live(plan: Plan, config: GatewayConfig | None = None) -> Iterator[LiveGateway]:
     ready = threading.Event()
 
     def start() -> Any:
@@ -71,7 +101,7 @@ def _real(pipeline: str, *sets: str) -> Iterator[LiveGateway]:
         head.start()
         return head
 
-    with LiveGateway(start, close=lambda head: head.close()) as gateway:
+    with LiveGateway(start, config, close=lambda head: head.close()) as gateway:
         assert ready.wait(START_S), gateway.call(gateway.service.state)
         yield gateway
 

@@ -10,6 +10,7 @@ of text, and how far the likeliest code was from the next one at least (a small 
 import argparse
 import hashlib
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -89,7 +90,8 @@ def run(model, case, at):
         case["embedding"] = [round(float(x), 4) for x in voice["ref_spk_embedding"][0]]
         case["ref_codes"] = voice["ref_code"][0].tolist() if voice["ref_code"][0] is not None else []
     codes = found[0].tolist()
-    print(at, case["checkpoint"], len(codes), "frames, margin", seen["margin"], "kinds", len({c[0] for c in codes}))
+    kinds = len({code[0] for code in codes})
+    sys.stderr.write(f"{at} {case['checkpoint']}: {len(codes)} frames, {kinds} first codes, margin {seen['margin']}\n")
     return case | {"rows": seen["rows"], "lines": seen["lines"], "margin": seen["margin"], "codes": codes}
 
 

@@ -1,8 +1,8 @@
 """The frame step of a GPU: a CUDA graph for each bucket and each size of prefill. Which form it has, is decided here.
 
-    shape                                  frame                             prefill
-    our kernels fit, Hopper (FusedForm)    our kernels, captured             products and nodes, captured by size
-    any other                              plain torch, captured             plain torch
+                                            frame                     prefill
+    our kernels fit (bfloat16, Hopper)      our kernels, captured     products and nodes, captured by size
+    any other shape, number or device       plain torch, captured     plain torch
 
 Invariants
 * joins and leaves change what is in the rows, never the graphs
@@ -18,13 +18,18 @@ from typing import Any
 
 import torch
 
+from omnirt.actors.engines.frame.graph_memory import planned_bytes
 from omnirt.actors.engines.frame.step import Piece
-from omnirt.kernels.cuda_module import Compiler
-from omnirt.kernels.frame_layout import FrameRows, FrameShape, FrameWeights
+from omnirt.kernels.cuda_module import Compiler, default_folder
+from omnirt.kernels.frame_layout import PAGE, FrameRows, FrameShape, FrameWeights
 from omnirt.kernels.frame_reference import PlainStep
 
 BUCKETS = (1, 8, 16, 32, 64)
 PREFILL_SIZES = (16, 32, 64, 128)
+_GRAPHS_BYTES = 192 << 20
+"""Graphs, the library's work space, machine code."""
+_POSITIONS = 8192
+"""Of a row, where it is not known yet."""
 
 
 def buckets_of(rows: int, sizes: tuple[int, ...] = BUCKETS) -> tuple[int, ...]:
@@ -32,9 +37,26 @@ def buckets_of(rows: int, sizes: tuple[int, ...] = BUCKETS) -> tuple[int, ...]:
     return (*(size for size in sizes if size < rows), rows)
 
 
-def has_kernels(shape: FrameShape, device: torch.device) -> bool:
-    """Whether our kernels are written for this shape and this device."""
-    if device.type != "cuda" or torch.cuda.get_device_capability(device) != (9, 0):
+def sizes_of(positions: int) -> tuple[int, ...]:
+    """Of prefill, where a call takes up to that many."""
+    return (*(size for size in PREFILL_SIZES if size < positions), positions)
+
+
+def other_bytes(shape: FrameShape, rows: int, prefill_max: int, bits: int = 16) -> int:
+    """What a step keeps on the device beside the rows and the weights as they come, before anything is loaded."""
+    from omnirt.kernels import frame_predictor
+
+    if not frame_predictor.fits(shape):  # plain torch gathers the pages of all rows, layer after layer
+        back = shape.backbone
+        return _GRAPHS_BYTES + 8 * rows * _POSITIONS * back.kv_heads * back.head * 2
+    plan = planned_bytes(shape, buckets_of(rows), prefill_max, _POSITIONS // PAGE, bits=bits)
+    return _GRAPHS_BYTES + plan["packed"] + plan["work"]
+
+
+def has_kernels(shape: FrameShape, state: FrameRows) -> bool:
+    """Whether our kernels are written for this shape, these numbers and this device."""
+    device = state.x.device
+    if state.x.dtype != torch.bfloat16 or torch.cuda.get_device_capability(device) != (9, 0):
         return False
     from omnirt.actors.engines.frame import graph_fused
 
@@ -44,8 +66,8 @@ def has_kernels(shape: FrameShape, device: torch.device) -> bool:
 class GraphStep:
     """See FrameStep. Takes `weights` over: what the form does not need is gone afterwards.
 
-    folder        where machine code is kept between starts; None: nowhere
-    weights_bits  16, or 8 for what the one-launch kernels read (the backbone up to 16 rows, the predictor for one row)
+    bits     16, or 8 for what the one-launch kernels read (the backbone up to 16 rows, the predictor for one row)
+    folder   where machine code is kept between starts; None: in the user's cache
     """
 
     def __init__(
@@ -54,22 +76,20 @@ class GraphStep:
         weights: FrameWeights,
         state: FrameRows,
         buckets: tuple[int, ...],
-        prefill_sizes: tuple[int, ...] = PREFILL_SIZES,
+        prefill_max: int = PREFILL_SIZES[-1],
         *,
+        bits: int = 16,
         folder: Path | None = None,
-        weights_bits: int = 16,
     ) -> None:
-        self.shape, self.state, self.buckets, self.prefill_max = shape, state, buckets, prefill_sizes[-1]
-        self._sizes = prefill_sizes
+        self.shape, self.state, self.buckets, self.prefill_max = shape, state, buckets, prefill_max
+        self._sizes = sizes_of(prefill_max)
         self._form: Any = None
         self._plain: PlainStep | None = None
-        with torch.no_grad(), Compiler(folder) as compiler:
-            if has_kernels(shape, state.x.device):
+        with torch.no_grad(), Compiler(folder or default_folder()) as compiler:
+            if has_kernels(shape, state):
                 from omnirt.actors.engines.frame.graph_fused import FusedForm
 
-                self._form = FusedForm(
-                    shape, weights, state, buckets, prefill_sizes, compiler=compiler, bits=weights_bits
-                )
+                self._form = FusedForm(shape, weights, state, buckets, self._sizes, compiler=compiler, bits=bits)
                 frame, prefill = self._form.frame, self._form.prefill
             else:
                 self._plain = PlainStep(shape, weights, state, self.prefill_max, buckets)

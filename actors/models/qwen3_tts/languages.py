@@ -69,8 +69,8 @@ def language_id(config: Qwen3TtsConfig, language: str | None, speaker: str | Non
     """The id of the language to be spoken; None lets the model choose. A speaker's dialect takes the place of Chinese,
     and of no choice."""
     name = language_name(config, language)
-    if speaker in config.dialects and name in (CHINESE, AUTO):
-        name = config.dialects[speaker]
+    if name in (CHINESE, AUTO):
+        name = config.dialects.get(speaker or "", name)
     return None if name == AUTO else config.languages[name]
 
 
@@ -79,7 +79,7 @@ def language_name(config: Qwen3TtsConfig, language: str | None) -> str:
     name = (language or AUTO).strip().lower()
     if name == AUTO or (name in config.languages and DIALECT not in name):
         return name
-    code = ALIASES.get(name) or ALIASES.get(name.replace("_", "-").split("-")[0])
+    code = ALIASES.get(name) or ALIASES.get(name.replace("_", "-").split("-")[0], "")
     if code in config.languages:
         return code
     valid = ", ".join(languages(config))

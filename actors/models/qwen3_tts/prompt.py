@@ -51,17 +51,17 @@ class Speech(msgspec.Struct, frozen=True):
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """`text`: an id for each row. `codec`: an id for each of the last rows; those before have text only. `voice_row`:
-    the one of `codec` that is the speaker's embedding, -1 for none. `frames`: [F, Q], in place of the last F of `codec`.
-    `lines`: ids of text for the frames to come, the last one for all later ones, too; without an end while the text is
-    open."""
-
     text: list[int]
+    """An id for each row."""
     codec: list[int]
+    """An id for each of the last rows; those before have text only."""
     voice_row: int
+    """The one of `codec` that is the speaker's embedding; -1 for none."""
     embedding: np.ndarray
     frames: np.ndarray
+    """[F, Q], in place of the last F of `codec`."""
     lines: list[int]
+    """Ids of text for the frames to come, the last one for all later ones, too; no end while the text is open."""
 
     def __len__(self) -> int:
         return len(self.text)

@@ -1,5 +1,5 @@
-"""Names and shapes of what a checkpoint holds beside the talker: the speaker encoder, and the speech tokenizer's decoder
-and encoder. For making checkpoints; those that read them check for themselves.
+"""Names and shapes of what a checkpoint holds beside the talker: the speaker encoder, and the speech tokenizer's
+decoder and encoder. For making checkpoints; whoever reads one checks for itself.
 """
 
 from __future__ import annotations

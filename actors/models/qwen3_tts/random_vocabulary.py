@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
-ADDED = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>", "<|box_end|>", "<|quad_start|>", "<|quad_end|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>", "<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", "<tool_response>", "</tool_response>", "<think>", "</think>", "<|audio_start|>", "<|audio_end|>", "<tts_pad>", "<tts_text_bos>", "<tts_text_eod>", "<tts_text_bos_single>", "<|audio_pad|>"]
+ADDED = [
+    *(f"<|{name}|>" for name in ("endoftext", "im_start", "im_end")),
+    *(f"<|{name}_{end}|>" for name in ("object_ref", "box", "quad", "vision") for end in ("start", "end")),
+    *(f"<|{name}|>" for name in ("vision_pad", "image_pad", "video_pad")),
+    *("<tool_call>", "</tool_call>"),
+    *(f"<|{name}|>" for name in ("fim_prefix", "fim_middle", "fim_suffix", "fim_pad", "repo_name", "file_sep")),
+    *("<tool_response>", "</tool_response>", "<think>", "</think>", "<|audio_start|>", "<|audio_end|>"),
+    *("<tts_pad>", "<tts_text_bos>", "<tts_text_eod>", "<tts_text_bos_single>", "<|audio_pad|>"),
+]
+"""In the order of their ids."""
 _PLAIN = {"<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"}
 _TEXT = """
 the quick brown fox jumps over the lazy dog while the other dog is watching from the house and nothing else happens
@@ -22,8 +32,8 @@ _TEMPLATE = ("assistant", "user", "system")
 
 
 def write(folder: Path, first_added: int) -> dict[str, int]:
-    """vocab.json, merges.txt and tokenizer_config.json. `first_added`: the id of the first added token; 0: the next one.
-    Gives the ids of the added tokens, and of `assistant`."""
+    """vocab.json, merges.txt and tokenizer_config.json. `first_added`: the id of the first added token; 0: the next
+    one. Gives the ids of the added tokens, and of `assistant`."""
     tokens, merges = _learn()
     tokens += [f"unused{at}" for at in range(len(tokens), first_added)]  # what no merge leads to
     vocabulary = {token: at for at, token in enumerate(tokens)}
@@ -66,7 +76,7 @@ def _learn() -> tuple[list[str], list[tuple[str, str]]]:
     while len(merges) < _MERGES:
         pairs: Counter[tuple[str, str]] = Counter()
         for word, count in words.items():
-            for pair in zip(word, word[1:], strict=False):
+            for pair in pairwise(word):
                 pairs[pair] += count
         pair, _ = max(pairs.items(), key=lambda item: (item[1], item[0]))
         merges.append(pair)

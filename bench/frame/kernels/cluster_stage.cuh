@@ -80,7 +80,7 @@ struct Team {
   // SPLIT: the two warpgroups share k instead of the outputs. `row_at(row)`: this block's inputs of a row.
   template <int N, int BATCHES, bool SPLIT, bool SQUARES, int STRIDE, class RowAt>
   __device__ __forceinline__ void product(Region &region, RowAt row_at) {
-    constexpr int MINE = N / CL, WIDE = SPLIT ? N : N / 2, STEPS = chunk_steps(N), CHUNKS = 16 / STEPS, SETS = CL * (SPLIT ? 2 : 1), DEPTH = NT == 8 || BATCHES < 3 ? BATCHES < 2 ? 1 : 2 : BATCHES % 4 ? 3 : 4;
+    constexpr int MINE = N / CL, WIDE = SPLIT ? N : N / 2, STEPS = chunk_steps(N), CHUNKS = 16 / STEPS, SETS = CL * (SPLIT ? 2 : 1), DEPTH = NT == 8 || BATCHES < 3 ? BATCHES < 2 ? 1 : 2 : BATCHES % 4 ? 3 : NT == 4 ? 2 : 4;
     static_assert(!SPLIT || STEPS == 16, "a warpgroup takes half of each chunk");
     static_assert(!SQUARES || (!SPLIT && BATCHES <= DEPTH && BATCHES <= 2), "before a norm the sums come to `spare`");
     if (w == 0 && lane == 0) {

@@ -40,12 +40,14 @@ def refusal(asked, facts, store=None):
     return caught.value.refusal
 
 
-@pytest.mark.parametrize(("name", "voice"), [(None, "b"), ("a", "a"), ("Ann", "a"), ("alloy", "a"), ("b", "b")])
+@pytest.mark.parametrize(
+    ("name", "voice"), [(None, "b"), ("a", "a"), ("Ann", "a"), ("ANN", "a"), ("_a", "a"), ("alloy", "a"), ("b", "b")]
+)
 def test_names_stand_for_voices(name, voice):
     assert speaker_of(SpeechRequest(voice=name), CUSTOM, None) == Speaker({"voice": voice})
 
 
-@pytest.mark.parametrize("name", ["x", "../a", "../../etc/passwd", "/etc/passwd", "A", "a\0"])
+@pytest.mark.parametrize("name", ["x", "../a", "../../etc/passwd", "/etc/passwd", "a\0"])
 def test_other_names_are_refused_with_the_choices(name, store):
     found = refusal(SpeechRequest(voice=name), CUSTOM, store)
     assert found.param == "voice"
