@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from omnirt.kernels.frame_layout import PAGE, FrameRows, FrameShape, FrameWeights, Sampling
-from omnirt.kernels.frame_reference_draw import BARRED, draw, penalized
+from omnirt.kernels.frame_reference_draw import BARRED, draw, may_be_warm, noise_of, penalized
 from omnirt.kernels.frame_reference_layers import (
     attend,
     attend_in_turn,
@@ -143,7 +143,8 @@ class PlainStep:
         """All codes of the frame. Position 0 is the hidden row, position n the embedding of code n - 1."""
         w, p, shape = self.weights.predictor, self.shape.predictor, self.shape
         cache = hidden.new_empty(2, p.layers, hidden.shape[0], p.kv_heads, shape.books, p.head)
-        codes = [first]
+        books, codes = range(1, shape.books), [first]
+        noise = noise_of(sampling, steps, books, shape.codes).unbind(1) if may_be_warm(sampling) else None
         for n in range(shape.books):
             x = self._embedded(n - 1, codes[-1]) if n else hidden
             if w.projection is not None:
@@ -155,7 +156,7 @@ class PlainStep:
                 x = finished(x, attend(q, keys[:, :, : n + 1], values[:, :, : n + 1]), layer, p.eps)
             if n:
                 logits = product(norm(x, w.norm, p.eps), w.heads[n - 1]).float()
-                codes.append(draw(logits, n, steps, sampling))
+                codes.append(draw(logits, n, steps, sampling, noise[n - 1] if noise else None))
         return codes
 
     def _embedded(self, book: int, codes: Tensor) -> Tensor:

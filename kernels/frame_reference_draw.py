@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from omnirt.kernels.frame_layout import Sampling
-from omnirt.kernels.philox import uniform
+from omnirt.kernels.philox import uniforms
 
 BARRED = -1e30
 _COLDEST = 1e-6
@@ -23,18 +23,30 @@ def penalized(logits_rv: Tensor, seen_rv: Tensor, penalty_r: Tensor) -> Tensor:
     return torch.where(seen_rv != 0, changed, logits_rv)
 
 
-def draw(logits_rv: Tensor, codebook: int, steps_r: Tensor, sampling: Sampling) -> Tensor:
-    """[r] int64. `sampling` is that of these rows, `logits_rv` float32."""
+def noise_of(sampling: Sampling, steps_r: Tensor, codebooks: range, vocab: int) -> Tensor:
+    """Of several codebooks at once, [r, codebooks, v]: a small model spends more time on it than on anything else."""
+    return -(-uniforms(sampling.seed, steps_r, codebooks, vocab).log()).log()
+
+
+def draw(
+    logits_rv: Tensor, codebook: int, steps_r: Tensor, sampling: Sampling, noise_rv: Tensor | None = None
+) -> Tensor:
+    """[r] int64. `sampling` is that of these rows, `logits_rv` float32, `noise_rv` this codebook's if it is known."""
     best = logits_rv.argmax(-1)
-    warm = sampling.temperature > 0
-    if logits_rv.device.type == "cpu" and not bool(warm.any()):
-        return best  # noise is most of the work where the model is small
+    if not may_be_warm(sampling):
+        return best
+    if noise_rv is None:
+        noise_rv = noise_of(sampling, steps_r, range(codebook, codebook + 1), logits_rv.shape[1])[:, 0]
     rounded = logits_rv.bfloat16().float()
     heat = sampling.temperature.clamp(min=_COLDEST)[:, None]
     kept = rounded >= _least(rounded, heat, sampling)
-    noise = -(-uniform(sampling.seed, steps_r, codebook, logits_rv.shape[1]).log()).log()
-    drawn = torch.where(kept, rounded / heat + noise, BARRED).argmax(-1)
-    return torch.where(warm, drawn, best)
+    drawn = torch.where(kept, rounded / heat + noise_rv, BARRED).argmax(-1)
+    return torch.where(sampling.temperature > 0, drawn, best)
+
+
+def may_be_warm(sampling: Sampling) -> bool:
+    """False where it costs nothing to know that all rows are greedy: on a processor."""
+    return sampling.temperature.device.type != "cpu" or bool((sampling.temperature > 0).any())
 
 
 def _least(rounded_rv: Tensor, heat: Tensor, sampling: Sampling) -> Tensor:

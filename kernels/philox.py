@@ -13,10 +13,17 @@ _MASK = 0xFFFFFFFF
 
 def uniform(seed_c: Tensor, step_c: Tensor, codebook: int, count: int) -> Tensor:
     """[rows, count] float32 in (0, 1)."""
-    ids = torch.arange(count, device=seed_c.device, dtype=torch.int64)
-    c0 = ids[None].expand(seed_c.shape[0], -1)
-    c1, c2, c3 = torch.full_like(c0, codebook), step_c.long()[:, None].expand_as(c0), torch.zeros_like(c0)
-    k0, k1 = (seed_c.long() & _MASK)[:, None], ((seed_c.long() >> 32) & _MASK)[:, None]
+    return uniforms(seed_c, step_c, range(codebook, codebook + 1), count)[:, 0]
+
+
+def uniforms(seed_c: Tensor, step_c: Tensor, codebooks: range, count: int) -> Tensor:
+    """[rows, codebooks, count]: those of several codebooks at once."""
+    device, rows = seed_c.device, seed_c.shape[0]
+    c0 = torch.arange(count, device=device, dtype=torch.int64).expand(rows, len(codebooks), -1)
+    books = torch.arange(codebooks.start, codebooks.stop, device=device, dtype=torch.int64)
+    c1, c2, c3 = books[:, None].expand_as(c0), step_c.long()[:, None, None].expand_as(c0), torch.zeros_like(c0)
+    seed = seed_c.long()[:, None, None]
+    k0, k1 = seed & _MASK, (seed >> 32) & _MASK
     for _ in range(10):
         a, b = c0 * 0xD2511F53, c2 * 0xCD9E8D57
         c0, c1, c2, c3 = ((b >> 32) & _MASK) ^ c1 ^ k0, b & _MASK, ((a >> 32) & _MASK) ^ c3 ^ k1, a & _MASK

@@ -9,7 +9,7 @@ little more than one for few; chunks that open or end an answer are decoded at o
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ from omnirt.wire.payload import CodecFrames, Pcm
 
 if TYPE_CHECKING:
     from omnirt.actors.engines.codec.decoder import Call, StreamingDecoder
+    from omnirt.actors.engines.codec.form import Snapshot
+    from omnirt.kernels.codec_layout import CodecShape
 
 CALLS_MAX = 4
 """Under way at a time; with more, the samples of the first would only be late."""
@@ -35,12 +37,15 @@ class CodecOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Requests at a time."""
     call_frames: int = 128
     """So many waiting frames are worth a call while another one is under way."""
+    lead_ins: int = 32
+    """Recordings of which the decoder's state behind them is kept (3.4 MB each at full size): what many requests begin
+    with is decoded once."""
     dtype: str = "auto"
     """`float32`, `bfloat16`; auto is bfloat16 on a GPU."""
 
     def check(self) -> None:
         """Raises ConfigError."""
-        for name, least in (("rows", 1), ("call_frames", 1)):
+        for name, least in (("rows", 1), ("call_frames", 1), ("lead_ins", 1)):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
@@ -76,6 +81,7 @@ class Codec(EngineStage):
         self.options.check()
         self._decoder = load_decoder(self.options, ctx.device, ctx.threads, ctx.report)
         self._calls: deque[tuple[Call, list[_Voice]]] = deque()
+        self._lead_ins: OrderedDict[bytes, Snapshot] = OrderedDict()
 
     def facts(self) -> dict[str, Any]:
         return {"sample_rate": self._decoder.sample_rate}
@@ -118,11 +124,28 @@ class Codec(EngineStage):
         pieces = []
         for voice in waiting:
             codes = voice.waiting[0] if len(voice.waiting) == 1 else np.concatenate(voice.waiting)
-            pieces.append(Piece(voice.slot, codes, voice.unheard))
+            if voice.unheard:
+                self._lead_in(voice.slot, codes[: voice.unheard])
+            pieces.append(Piece(voice.slot, codes[voice.unheard :]))
             voice.waiting, voice.unheard = [], 0
             voice.started = True
             voice.calls += 1
         self._calls.append((self._decoder.launch(pieces), waiting))
+
+    def _lead_in(self, slot: int, codes: np.ndarray) -> None:
+        """Bring a new slot to where it would be behind these frames."""
+        from omnirt.actors.engines.codec.decoder import Piece
+
+        key = codes.tobytes()
+        known = self._lead_ins.get(key)
+        if known is not None:
+            self._lead_ins.move_to_end(key)
+            self._decoder.restore(slot, known)
+            return
+        self._decoder.launch([Piece(slot, codes, len(codes))])
+        self._lead_ins[key] = self._decoder.snapshot(slot)
+        if len(self._lead_ins) > self.options.lead_ins:
+            self._lead_ins.popitem(last=False)
 
     def _is_worth_a_call(self, waiting: list[_Voice]) -> bool:
         if not self._calls or any(not voice.started or voice.closed for voice in waiting):
@@ -165,12 +188,27 @@ def load_decoder(options: CodecOptions, device: str, threads: int, report: Calla
     torch.set_grad_enabled(False)
     if device == "cpu":
         torch.set_num_threads(threads)
+    codec = read_codec(folder)
+    if device != "cpu":
+        _check_room(codec.shape, options, torch.cuda.mem_get_info(device)[0])
     report("decoder")
-    decoder = StreamingDecoder(read_codec(folder), options.rows, device, options.dtype)
+    decoder = StreamingDecoder(codec, options.rows, device, options.dtype)
     slot = decoder.open()
     decoder.launch([Piece(slot, np.zeros((1, decoder.shape.books), np.int32))]).samples()
     decoder.close(slot)
     return decoder
+
+
+def _check_room(shape: CodecShape, options: CodecOptions, free_bytes: int) -> None:
+    """Raises ConfigError when the decoder will not fit."""
+    from omnirt.actors.engines.codec.memory import codec_bytes
+
+    wanted = codec_bytes(shape, options.rows, "bfloat16" if options.dtype == "auto" else options.dtype)
+    if wanted.total > free_bytes:
+        have = f"{free_bytes / 1e9:.2f} GB of the device are free"
+        raise ConfigError(
+            f"the decoder does not fit: it needs {wanted}; {have}; fewer rows (now {options.rows}) would help"
+        )
 
 
 def to_int16(samples: np.ndarray) -> np.ndarray:

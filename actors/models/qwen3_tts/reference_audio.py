@@ -2,7 +2,7 @@
 
 What is wrong with a recording is said here, with the field and the limit. Resampling is by spectrum: linear phase, flat
 to 0.9 of the lower Nyquist frequency and rolled off to it, for any pair of rates; the reference implementation has a
-polyphase filter of the same passband, and the two agree to about 1e-3 of full scale on speech.
+polyphase filter of the same passband, and the two agree to 1e-3 of full scale on sound with the spectrum of speech.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Everything is float32, as the codes are choices of nearest neighbours. The device is waited for at the end, for the
 results. Convolutions are not cuDNN's: it rounds their inputs to ten bits unless told otherwise, and it makes a plan for
-each new length of a recording (the codec then takes 60 ms instead of 20 on an H200). Nearly all of the time, 23 to 27 ms
-for 2 to 30 seconds, is spent in launching 860 small kernels.
+each new length of a recording (the codec then takes 60 ms instead of 20 on an H200). Nearly all of the time, 23 to 27
+ms for 2 to 30 seconds, is spent in launching 860 small kernels.
 """
 
 from __future__ import annotations

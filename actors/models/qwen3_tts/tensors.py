@@ -91,7 +91,7 @@ def _files(folder: Path) -> list[Path]:
         return [folder / SINGLE]
     try:
         names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{index} is no index of shards: {error!r}") from None
     absent = [name for name in names if not (folder / name).is_file()]
     if absent:

@@ -5,7 +5,7 @@
 constexpr int KEPT = PASSES - 1, PAIRS = (NT + 1) / 2;
 static_assert(HID == 1024 && FFN == 3072 && WIDTH == 2048 && WARPS == 8 && PART == 2048 && CODES == 2048 && (CL == 2 || CL == 4), "cut for these");
 constexpr int WIDE_ROW = 36, GATE_ROW = 52, CODE_ROW = 16, OWN_ROW = 8;   // floats of a row in a region
-constexpr int EVEN = CL * ROWS * GATE_ROW * 4 > BATCH_BYTES + SLACK ? CL * ROWS * GATE_ROW * 4 : BATCH_BYTES + SLACK, ODD = 2 * CL * ROWS * OWN_ROW * 4;
+constexpr int EVEN = 2 * CL * ROWS * GATE_ROW * 4, ODD = 2 * CL * ROWS * OWN_ROW * 4;
 
 __device__ void copy_ahead(const Arguments &a, u8 *room, u64 *full, u64 *empty, int b) {
   int at = 0;
@@ -13,7 +13,7 @@ __device__ void copy_ahead(const Arguments &a, u8 *room, u64 *full, u64 *empty, 
   u64 policy;
   asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   auto copy = [&](const u8 *&from, int total, int n) {
-    const int bytes = chunk_steps(n) * n * 32;
+    const int bytes = chunk_pieces(n) * n * 128;
     for (; total > 0; total -= bytes, from += bytes) {
       wait_for(empty + at, phase);
       asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(full + at)), "r"(bytes) : "memory");
@@ -46,9 +46,9 @@ extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS 
   u16 *const mailbox = held((u16 *)a.mail);
   const int tid = threadIdx.x, lane = tid & 31, w = __shfl_sync(~0u, tid >> 5, 0), b = blockIdx.x, g = lane >> 2, q = lane & 3, rows = a.rows;
   constexpr int TILE = 2 * 16 * 256;                       // keys and values of 16 positions, swizzled
-  u8 *even_room = room + PLACES * CHUNK, *odd_room = even_room + EVEN, *acts = odd_room + ODD, *tiles = acts + 2 * BATCH_BYTES + SLACK;
-  float *squares = (float *)(tiles + PAIRS * TILE);        // [CL * SHARES][ROWS]
-  float *small = squares + CL * SHARES * ROWS;             // [128]
+  u8 *even_room = room + PLACES * CHUNK, *odd_room = even_room + EVEN, *tiles = odd_room + ODD;
+  float *squares = (float *)(tiles + PAIRS * TILE);        // [2 * CL][ROWS]
+  float *small = squares + 2 * CL * ROWS;             // [128]
   u16 *queries = (u16 *)(small + 128);                     // [8][128]
   u16 *head_norms = queries + WARPS * 128;                 // [LAYERS][queries, keys][128]
   u64 *full = (u64 *)(head_norms + LAYERS * 256), *empty = full + PLACES, *sums = empty + PLACES;   // [even, odd, quiet]
@@ -72,7 +72,7 @@ extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS 
   const u32 N_LAYER = rows * (4096 + 2048 + HID + FFN + HID), first_mail = rows * HID;
   const u32 logit_mail = first_mail + PASSES * LAYERS * N_LAYER, code_mail = logit_mail + (PASSES - 1) * rows * CODES * 2;
   auto mail = [&](u32 place) { return mailbox + place; };
-  Team team{shared_at(room), shared_at(acts), shared_at(even_room), shared_at(squares), full, empty, rows, w, lane, g, q, w >> 2, b % CL, 0, 0};
+  Team team{shared_at(room), shared_at(squares), full, empty, rows, w, lane, g, q, w >> 2, b % CL, 0, 0};
   Region even{shared_at(even_room), sums, 0, (const float *)even_room}, odd{shared_at(odd_room), sums + 1, 0, (const float *)odd_room};
   const int rank = b % CL, own_row = tid >> 1, own_column = b * 8 + (tid & 1) * 4;
   const bool owns = tid < 128 && own_row < rows;
@@ -90,7 +90,7 @@ extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS 
 
   if (owns) kept = make_uint2(pair(a.bias[own_column], a.bias[own_column + 1]), pair(a.bias[own_column + 2], a.bias[own_column + 3]));
   fetch(0, first_mail + N_LAYER);
-  team.product<8 * CL, WIDTH / CL / 256, true, false, OWN_ROW>(odd, [&](int row) { return a.hidden + row * WIDTH + rank * (WIDTH / CL); });
+  team.product<8 * CL, WIDTH / CL / 64, false, OWN_ROW>(odd, [&](int row) { return a.hidden + row * WIDTH + rank * (WIDTH / CL); });
   own(0);
   for (int pass = 0; pass < PASSES; pass++) {
     const float4 cosine = *(const float4 *)(a.rotary + pass * 128 + (lane & 15) * 4);
@@ -111,16 +111,17 @@ extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS 
       if (pass == 1 && l == 0) wait_for(sums + 2, 0);
       if (pass < PASSES - 1 || l < LAYERS - 1) fetch(m_qkv + N_LAYER, N_LAYER);
       if (l == LAYERS - 1 && pass) fetch(logit_mail + (pass - 1) * rows * CODES * 2, rows * CODES * 2);
-      asm volatile("cp.async.wait_all;" ::: "memory");     // before the meeting in `product`: this layer's cache is there
-      team.product<32 * CL, HID / CL / 256, false, true, WIDE_ROW>(even, [&](int row) { return (l ? (const u16 *)mail(m_down - N_LAYER + row * HID) : start(row)) + rank * (HID / CL); });
+      asm volatile("cp.async.wait_all;" ::: "memory");     // and below all meet: this layer's cache is there
+      team.product<32 * CL, HID / CL / 64, true, WIDE_ROW>(even, [&](int row) { return (l ? (const u16 *)mail(m_down - N_LAYER + row * HID) : start(row)) + rank * (HID / CL); });
       {
         const int row = tid >> 2, n = (tid & 3) * 8;
         if (row < rows) {
           const float r = team.scale(squares, row, HID);
-          const float4 s = team.sum4<CL, WIDE_ROW>(even, row, n), t = team.sum4<CL, WIDE_ROW>(even, row, n + 4);
+          const float4 s = team.sum4<2 * CL, WIDE_ROW>(even, row, n), t = team.sum4<2 * CL, WIDE_ROW>(even, row, n + 4);
           u16 *to = mail(m_qkv + row * 4096 + b * 32 + n);
           post4(to, make_uint4(pair(s.x * r, s.y * r), pair(s.z * r, s.w * r), pair(t.x * r, t.y * r), pair(t.z * r, t.w * r)));
         }
+        meet();
         if (l == 0 && pass && owns) kept = peek2(start(own_row) + own_column);
       }
       const int mine = w >> 1, item = b + mine * BLOCKS;
@@ -221,10 +222,10 @@ extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS 
         bring(0, 1);
         break;
       }
-      team.product<8 * CL, 2048 / CL / 256, true, false, OWN_ROW>(odd, [&](int row) { return mail(m_att + row * 2048 + rank * (2048 / CL)); });
+      team.product<8 * CL, 2048 / CL / 64, false, OWN_ROW>(odd, [&](int row) { return mail(m_att + row * 2048 + rank * (2048 / CL)); });
       own(m_out);
       bring(l + 1 < LAYERS ? l + 1 : 0, l + 1 < LAYERS ? pass : min(pass + 1, KEPT));
-      team.product<48 * CL, HID / CL / 256, false, true, GATE_ROW>(even, [&](int row) { return mail(m_out + row * HID + rank * (HID / CL)); });
+      team.product<48 * CL, HID / CL / 64, true, GATE_ROW>(even, [&](int row) { return mail(m_out + row * HID + rank * (HID / CL)); });
       {
         const int row = tid & 63, third = tid >> 6;        // eight gates, eight ups
         if (third < 3 && row < rows) {
@@ -232,7 +233,7 @@ extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS 
           u32 word[4];
 #pragma unroll
           for (int i = 0; i < 2; i++) {
-            const float4 gate = team.sum4<CL, GATE_ROW>(even, row, third * 16 + i * 4), up = team.sum4<CL, GATE_ROW>(even, row, third * 16 + 8 + i * 4);
+            const float4 gate = team.sum4<2 * CL, GATE_ROW>(even, row, third * 16 + i * 4), up = team.sum4<2 * CL, GATE_ROW>(even, row, third * 16 + 8 + i * 4);
             const float g0 = gate.x * r, g1 = gate.y * r, g2 = gate.z * r, g3 = gate.w * r;
             word[i * 2] = pair(__fdividef(g0, 1 + __expf(-g0)) * up.x * r, __fdividef(g1, 1 + __expf(-g1)) * up.y * r);
             word[i * 2 + 1] = pair(__fdividef(g2, 1 + __expf(-g2)) * up.z * r, __fdividef(g3, 1 + __expf(-g3)) * up.w * r);
@@ -240,16 +241,16 @@ extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS 
           post4(mail(m_act + row * FFN + b * 24 + third * 8), make_uint4(word[0], word[1], word[2], word[3]));
         }
       }
-      team.product<8 * CL, FFN / CL / 256, true, false, OWN_ROW>(odd, [&](int row) { return mail(m_act + row * FFN + rank * (FFN / CL)); });
+      team.product<8 * CL, FFN / CL / 64, false, OWN_ROW>(odd, [&](int row) { return mail(m_act + row * FFN + rank * (FFN / CL)); });
       own(m_down);
     }
     if (pass) {
       const u32 m_logits = logit_mail + (pass - 1) * rows * CODES * 2;
-      team.product<16 * CL, HID / CL / 256, false, true, CODE_ROW>(even, [&](int row) { return mail(first_mail + (pass + 1) * LAYERS * N_LAYER - rows * HID + row * HID + rank * (HID / CL)); });
+      team.product<16 * CL, HID / CL / 64, true, CODE_ROW>(even, [&](int row) { return mail(first_mail + (pass + 1) * LAYERS * N_LAYER - rows * HID + row * HID + rank * (HID / CL)); });
       const int row = tid >> 2, n = (tid & 3) * 4;
       if (row < rows) {
         const float r = team.scale(squares, row, HID);
-        const float4 s = team.sum4<CL, CODE_ROW>(even, row, n);
+        const float4 s = team.sum4<2 * CL, CODE_ROW>(even, row, n);
         post4(mail(m_logits + (row * CODES + b * 16 + n) * 2), make_uint4(__float_as_uint(s.x * r), __float_as_uint(s.y * r), __float_as_uint(s.z * r), __float_as_uint(s.w * r)));
       }
       if ((b & 1) && (b >> 1) < rows) {

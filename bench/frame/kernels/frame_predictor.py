@@ -307,11 +307,12 @@ class RowsPredictor(_Launch):
 
 def cluster_tiles(weight_nk: Tensor, blocks_a_cluster: int) -> Tensor:
     """[n, k] -> [blocks, ...]: a cluster has its blocks' outputs, a block its part of k, in the order of cluster_stage.cuh:
-    steps of 16 k, each [8 of k][8 outputs][outputs][k]; of 16 outputs a lane of the tensor core gets four neighbours."""
+    pieces of 32 k, warpgroups, steps of 16 k, each [8 of k][8 outputs][outputs][k]; of 16 outputs a lane of the tensor core gets four neighbours."""
     n, k = weight_nk.shape
-    clusters = BLOCKS // blocks_a_cluster
-    view = weight_nk.reshape(clusters, n // clusters // 16, 4, 2, 2, blocks_a_cluster, k // blocks_a_cluster // 16, 2, 8)
-    return view.permute(0, 5, 6, 7, 1, 3, 2, 4, 8).reshape(BLOCKS, -1)
+    cl = blocks_a_cluster
+    view = weight_nk.reshape(BLOCKS // cl, n // (BLOCKS // cl) // 16, 4, 2, 2, cl, 2, k // cl // 64, 4, 2, 2, 2)
+    # cluster, 16 outputs, lane q, half, e, rank, warpgroup, piece, lane q, step, half, e
+    return view.permute(0, 5, 7, 6, 9, 10, 1, 3, 2, 4, 8, 11).reshape(BLOCKS, -1)
 
 
 def pack_cluster(weights: PredictorWeights, blocks_a_cluster: int = 4) -> dict[str, Tensor]:
@@ -347,10 +348,8 @@ class ClusterPredictor(_Launch):
         self.shape, self.rows_max, self.packed = shape, rows_max, packed
         tiles = next(n for n in (1, 2, 4, 8) if n * 8 >= rows_max)
         rows, cl = tiles * 8, blocks_a_cluster
-        batch = 32 * (tiles * 128 + 16)
-        even, odd = max(cl * rows * 52 * 4, batch + 1024), 2 * cl * rows * 8 * 4
-        fixed = (even + odd + 2 * batch + 1024 + (tiles + 1) // 2 * 8192 + cl * max(1, 4 // tiles) * rows * 4 + 512 + WARPS * 256
-                 + shape.layers * 512 + 24)
+        even, odd = 2 * cl * rows * 52 * 4, 2 * cl * rows * 8 * 4
+        fixed = (even + odd + (tiles + 1) // 2 * 8192 + 2 * cl * rows * 4 + 512 + WARPS * 256 + shape.layers * 512 + 24)
         chunk = WARPS * PART_BYTES
         places = places or min((232448 - 128 - fixed) // (chunk + 16), 8)
         self.places = places

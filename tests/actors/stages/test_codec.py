@@ -98,6 +98,28 @@ def test_frames_that_lead_in_are_not_heard_but_shape_what_follows(codec):
     assert np.abs(cold.astype(int) - expected.astype(int)).max() > 1
 
 
+def test_what_many_requests_begin_with_is_decoded_once(codec, monkeypatch):
+    lead, rest = frames(codec, 12, 8), frames(codec, 5, 9)
+    chunks = [CodecFrames(np.concatenate([lead, rest[:2]]), unheard=12), CodecFrames(rest[2:])]
+    first = heard(codec, {request(1): chunks})[1]
+    decoded = []
+    launch = codec._decoder.launch
+    monkeypatch.setattr(
+        codec._decoder, "launch", lambda pieces: decoded.append(sum(len(p.codes) for p in pieces)) or launch(pieces)
+    )
+    again = heard(codec, {request(2): chunks, request(3): chunks})
+    assert sum(decoded) == 10
+    for other in again.values():
+        assert np.abs(other.astype(int) - first.astype(int)).max() <= 1
+
+
+def test_no_more_beginnings_are_kept_than_the_option_says(folder):
+    codec = codec_of(folder, lead_ins=2)
+    for at in range(5):
+        heard(codec, {request(at): [CodecFrames(frames(codec, 4, at), unheard=3)]})
+    assert len(codec._lead_ins) == 2
+
+
 def test_a_request_without_frames_ends_without_sound(codec):
     one = request()
     codec.close(CTX, one)

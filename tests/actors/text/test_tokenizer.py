@@ -3,6 +3,7 @@ import random
 
 import pytest
 
+from omnirt.actors.models.qwen3_tts import random_vocabulary
 from omnirt.actors.text.tokenizer import Tokenizer, TooLongError
 from omnirt.errors import ConfigError, InvalidRequest
 
@@ -148,3 +149,47 @@ def test_a_folder_without_a_usable_tokenizer_is_said_so(tmp_path):
     (tmp_path / "tokenizer.json").write_text(json.dumps({"version": "1.0", "added_tokens": [], "model": words}))
     with pytest.raises(ConfigError, match="decoder null"):
         Tokenizer.load(tmp_path)
+
+
+def in_pieces(tokenizer, text, rng):
+    """The ids that were settled while it came in, and those at the end."""
+    ids, held = [], ""
+    while text:
+        size = rng.randrange(1, 6)
+        settled, held = tokenizer.settled(held + text[:size])
+        ids, text = ids + settled, text[size:]
+    return ids, tokenizer.encode_text(held)
+
+
+@pytest.mark.parametrize("kind", ["words", "letters"])
+def test_text_in_pieces_gives_the_ids_of_the_whole(kind, tokenizer, tmp_path):
+    if kind == "letters":  # normalised, with words that are added and not special
+        random_vocabulary.write(tmp_path, 0)
+        tokenizer = Tokenizer.load(tmp_path)
+    rng = random.Random(8)
+    pool = [
+        *POOL,
+        "<think>",
+        "</tool_call>",
+        "e\u0301",
+        "\u0323",
+        "c\u0327",
+        "\u1112",
+        "\u1161",
+        "\u11ab",
+        "'ll",
+        "7",
+        "\r",
+    ]
+    for _ in range(600):
+        text = "".join(rng.choice(pool) for _ in range(rng.randrange(0, 24)))
+        settled, rest = in_pieces(tokenizer, text, rng)
+        assert settled + rest == tokenizer.encode_text(text), text
+
+
+def test_a_word_is_settled_when_the_next_one_begins(tokenizer):
+    assert tokenizer.settled("hello") == ([], "hello")
+    ids, rest = tokenizer.settled("hello world")
+    assert (ids, rest) == (tokenizer.encode_text("hello"), " world")
+    assert tokenizer.settled("hello ")[1] == " "
+    assert tokenizer.settled("") == ([], "")

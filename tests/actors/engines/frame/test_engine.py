@@ -40,21 +40,19 @@ def test_a_sequence_makes_its_frames_and_gives_everything_back(made, inputs, fin
 
 
 def test_the_stop_code_ends_a_sequence_and_is_not_a_frame(made, inputs, finish):
-    reasons = set()
-    for seed in range(12):
-        engine, step = made(ahead=2)
-        sampling = FrameSampling(frames_max=40, seed=seed, temperature=1.5, top_k=0, frames_min=3)
-        frames, reason = finish(engine, [engine.add(*with_sampling(inputs(1, 5, 3), sampling))])[0]
-        forced, long = finish(engine, [engine.add(*with_sampling(inputs(1, 5, 3), with_(sampling, ignore_stop=True)))])[
-            0
-        ]
-        assert long == "length"
-        assert len(forced) == 40
-        assert all(frame[0] != step.shape.stop_code for frame in frames + forced)
-        assert len(frames) >= 3
-        assert forced[: len(frames)] == frames
-        reasons.add(reason)
-    assert reasons == {"stop", "length"}
+    engine, step = made(ahead=2)
+    free = FrameSampling(frames_max=16, temperature=1.5, top_k=0, frames_min=3)
+    got = {}
+    for forced in (False, True):
+        samplings = [with_(free, seed=seed, ignore_stop=forced) for seed in range(4)]
+        got[forced] = finish(engine, [engine.add(*with_sampling(inputs(1, 5, 3), one)) for one in samplings])
+    assert {reason for _, reason in got[False]} == {"stop", "length"}
+    for (frames, _), (long, reason) in zip(got[False], got[True], strict=True):
+        assert reason == "length"
+        assert len(long) == 16
+        assert 3 <= len(frames) <= 16
+        assert long[: len(frames)] == frames
+        assert all(frame[0] != step.shape.stop_code for frame in frames + long)
 
 
 def test_a_prompt_of_one_row_needs_no_prefill(made, inputs, finish):
@@ -347,13 +345,6 @@ def test_only_what_changed_is_sent(made, inputs, monkeypatch):
     sent.clear()
     engine.step([a])
     assert [array.tolist() for array in sent] == [[1, 0, 0, 0, 0]]
-
-
-def test_warming_up_leaves_nothing(made):
-    engine, step = made()
-    engine.warm_up()
-    assert (engine.rows_free, engine.pages_free) == (4, 8)
-    assert {call[0] for call in step.calls} == {"prefill", "run"}
 
 
 def counts(engine, sequences):

@@ -107,7 +107,7 @@ def test_what_is_not_supported_is_refused_by_its_key(tmp_path, raw, path, value,
 def test_a_base_checkpoint_has_embeddings_as_wide_as_the_talker(tmp_path, raw):
     changes = {"tts_model_type": "base", "speaker_encoder_config": {"enc_dim": 64}}
     assert read(tmp_path, raw, **changes).speaker_encoder == {"enc_dim": 64}
-    with pytest.raises(ConfigError, match="enc_dim = 1024 must be talker_config.hidden_size = 64"):
+    with pytest.raises(ConfigError, match="enc_dim = 1024 must be"):
         read(tmp_path, raw, tts_model_type="base")
 
 
