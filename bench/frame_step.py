@@ -171,7 +171,7 @@ class Judge:
         kept, frame_reference.draw = frame_reference.draw, given
         hidden = plain._backbone(rows)
         plain._first(hidden, rows)
-        plain._inner(after.hidden[:bucket].float(), codes[:, 0], before.steps[rows], before.inner)
+        plain._inner(after.hidden[:bucket].float(), codes[:, 0], before.steps[rows], frame_reference._of(before.inner, rows))
         frame_reference.draw = kept
         self.hidden = max(self.hidden, rel(after.hidden[:bucket][active], hidden[active]))
         self.next = max(self.next, rel(after.x[:bucket][active], plain._next(codes, rows, before.steps[rows])[active]))

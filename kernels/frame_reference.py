@@ -5,7 +5,8 @@ own: `run` has fixed shapes for a bucket there and reads nothing back, so a CUDA
 
 What always holds:
     a row's numbers do not depend on the other rows: on a processor bit for bit, whatever the bucket and however its
-    prompt was cut; on a GPU bit for bit within a bucket, for a prompt within rounding;
+    prompt was cut (as far as its library's products allow: see frame_reference_layers); on a GPU bit for bit within a
+    bucket, for a prompt within rounding;
     a call that raises has changed nothing that the same call would not write again.
 
 Letters as in frame_layout; r is a row of the bucket.

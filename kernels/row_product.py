@@ -100,4 +100,4 @@ def multiply_row(
     outputs, warps = (8, 8) if gated else (4, 4)
     n = n // 2 if gated else n
     at = _Places(weight_nk, x_k, y_n, norm, normed)
-    _product[(n // outputs,)](at, n, k, outputs, _BLOCK, gated, add, num_warps=warps)
+    _product[(n // outputs,)](at, n, k, outputs, min(_BLOCK, k), gated, add, num_warps=warps)

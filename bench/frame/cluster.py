@@ -83,6 +83,15 @@ def main(argv):
                         for names in ({"CHAIN_ONLY": 1}, {"STREAM_ONLY": 1}):
                             e = ClusterPredictor(w.shape, packed, rows, blocks_a_cluster=cl, cooperative=cooperative, names=names)
                             log(f"  {names}: greedy {timed(e, rows, 0.0):.3f} ms")
+                    if "trace" in argv:
+                        for names in ({}, {"STREAM_ONLY": 1}, {"CHAIN_ONLY": 1}):
+                            e = ClusterPredictor(w.shape, packed, rows, blocks_a_cluster=cl, cooperative=cooperative, places=4, names={"TRACE": 1, **names})
+                            e.packed["scales"] = torch.zeros(64, device=dev, dtype=torch.int32)
+                            for _ in range(3):
+                                timed(e, rows, 0.0)
+                            t = (e.packed["scales"].view(8, 8).float() / 80).round().int()
+                            for name, line in zip("qkv output gate down head attention".split(), t.tolist(), strict=False):
+                                log(f"  ticks a layer {names} {name}: {line[:7]} = {sum(line)}")
                     break
                 except Exception as error:
                     log("FAILED", repr(error)[:300])

@@ -99,6 +99,8 @@ class Weights:
             tables,
         )
         self.gate_up = [torch.cat([w.gate, w.up]) for w in self.talker]
+        after = lambda norm, weight: (weight.float() * norm.float()).bfloat16()
+        self.folded = [(after(w.attn_norm, w.qkv), after(w.mlp_norm, g)) for w, g in zip(self.talker, self.gate_up, strict=True)]
         self.predictor_gate_up = [torch.cat([w.gate, w.up]) for w in self.predictor.layers]
         self.cosines, self.sines = rotary(s, LENGTH, dev)
 
@@ -150,6 +152,7 @@ class Frame:
         c = rows.c
         e = lambda *s: torch.empty(*s, device=dev, dtype=torch.bfloat16)
         self.mixed, self.att, self.both, self.act, self.y = e(c, 4096), e(c, 2048), e(c, 12288), e(c, 6144), e(c, 2048)
+        self.attention = {}
         self.room = Room.make(c, 8, 8 if c <= 4 else 2 if c <= 16 else 1, dev)
 
     def talker(self):
@@ -167,13 +170,12 @@ class Frame:
                 multiply_row(w.gate_up[i], r.x, self.act, norm=l.mlp_norm, gated=True, outputs_a_block=8, warps=8)
                 multiply_row(l.down, self.act, r.x, add=True, early=self.early)
             else:
-                norm_rows(r.x, l.attn_norm, self.y)
-                torch.mm(self.y, l.qkv.t(), out=self.mixed)
-                attend(self.mixed, l.q_norm, l.k_norm, *cache)
+                qkv, gate_up = w.folded[i]                 # norms are in the weights; their scale is applied by the next node
+                torch.mm(r.x, qkv.t(), out=self.mixed)
+                attend(self.mixed, l.q_norm, l.k_norm, *cache, x=r.x, **self.attention)
                 torch.addmm(r.x, self.att, l.output.t(), out=r.x)
-                norm_rows(r.x, l.mlp_norm, self.y)
-                torch.mm(self.y, w.gate_up[i].t(), out=self.both)
-                gate_rows(self.both, self.act)
+                torch.mm(r.x, gate_up.t(), out=self.both)
+                gate_rows(self.both, self.act, r.x)
                 torch.addmm(r.x, self.act, l.down.t(), out=r.x)
         if one:
             multiply_row(w.head, r.x, r.logits, norm=w.norm, normed=r.hidden, early=self.early)

@@ -10,72 +10,34 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, Self
 
 import numpy as np
-from msgspec import Struct, structs
 from numpy.typing import NDArray
 
 from omnirt.errors import Cancelled, Failure, NotReady, Overloaded
 from omnirt.ids import CLIENT
 from omnirt.session.service import Done, Event, Failed, Output, ServiceState, StageState, Submit
-from omnirt.wire.payload import Payload, Pcm, Text, TokenLogprob, Transcript
+from omnirt.testing.scripted_steps import (
+    RATE,
+    Fail,
+    Hold,
+    Report,
+    Say,
+    SayText,
+    SayTranscript,
+    Script,
+    Step,
+    Then,
+    Wait,
+)
+from omnirt.wire.payload import Payload, Pcm, Text
 from omnirt.wire.plan import EdgePlan, LimitsPlan, Plan, StagePlan
 
-RATE = 24_000
 SECONDS_PER_CHARACTER = 0.05
 CHUNK_S = 0.05
-
-
-class Say(Struct, frozen=True):
-    """One chunk of audio."""
-
-    samples: NDArray[Any]
-    rate: int = RATE
-
-
-class SayText(Struct, frozen=True):
-    """One chunk of text."""
-
-    text: str
-    logprobs: tuple[TokenLogprob, ...] = ()
-
-
-class SayTranscript(Struct, frozen=True):
-    transcript: Transcript
-
-
-class Report(Struct, frozen=True):
-    """What a stage says of the request; it arrives with the end."""
-
-    stage: str
-    values: dict[str, Any]
-
-
-class Wait(Struct, frozen=True):
-    seconds: float
-
-
-class Hold(Struct, frozen=True):
-    """Stop here until `ScriptedService.release`."""
-
-
-class Then(Struct, frozen=True):
-    """Wait until the input is complete, then go on with what `make` gives for all of its text."""
-
-    make: Callable[[str], Iterable[Step]]
-
-
-class Fail(Struct, frozen=True):
-    code: str
-    message: str = "scripted failure"
-    stage: str = "voice"
-
-
-Step = Say | SayText | SayTranscript | Report | Wait | Hold | Then | Fail
-Script = Callable[[Submit], Iterable[Step]]
 
 
 def tone(seconds: float, rate: int = RATE, hertz: float = 440.0) -> NDArray[np.int16]:
@@ -121,22 +83,6 @@ def speech_plan(name: str = "speech", **limits: Any) -> Plan:
 def speech_facts() -> dict[str, dict[str, Any]]:
     voice: dict[str, Any] = {"sample_rate": RATE, "voices": ["heart", {"id": "deep", "name": "Deep"}]}
     return {"text": {}, "voice": voice | {"default_voice": "heart", "parameters": ["speed"]}}
-
-
-def clone_plan(name: str = "clone", **limits: Any) -> Plan:
-    """As `speech_plan`, with a stage that hears the recording of a voice to copy."""
-    plan = speech_plan(name, **limits)
-    hears = StagePlan(name="ear", actor="none:Ear", group="main")
-    wires = ((CLIENT, "audio", "ear", "audio"), ("ear", "voice", "voice", "voice"))
-    edges = tuple(EdgePlan(len(plan.edges) + index, *wire) for index, wire in enumerate(wires))
-    return structs.replace(plan, inputs=("text", "audio"), stages=(hears, *plan.stages), edges=(*plan.edges, *edges))
-
-
-def clone_facts() -> dict[str, dict[str, Any]]:
-    """Of a pipeline that can only copy voices."""
-    parameters = ["ref_text", "x_vector_only_mode", "task_type"]
-    voice = {"sample_rate": RATE, "task_types": ["Base"], "parameters": parameters}
-    return {"ear": {"cloning": True}, "text": {}, "voice": voice}
 
 
 class ScriptedService:
@@ -266,8 +212,11 @@ class ScriptedLive:
                 await self._until(self._complete.wait())
                 if self._complete.is_set():
                     self._steps = chain(step.make(self._text), self._steps)
+            elif isinstance(step, Wait):
+                await self._until(asyncio.sleep(step.seconds))
             else:
-                await self._until(asyncio.sleep(step.seconds) if isinstance(step, Wait) else self._service.released())
+                assert isinstance(step, Hold)
+                await self._until(self._service.released())
         self._finish()
         return Failed(Failure(Cancelled.code, "the request was cancelled"))
 

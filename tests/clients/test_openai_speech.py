@@ -11,7 +11,8 @@ import pytest
 
 from omnirt.gateway.config import AUDIO_FORMATS, GatewayConfig
 from omnirt.gateway.media import wav_header
-from omnirt.testing.scripted_service import Fail, Hold, chunks_of, clone_facts, clone_plan, tone
+from omnirt.testing.clone_pipeline import clone_facts, clone_plan
+from omnirt.testing.scripted_service import Fail, Hold, chunks_of, tone
 
 TEXT = "The quick brown fox."
 TYPES = {"mp3": "audio/mpeg", "opus": "audio/ogg", "aac": "audio/aac", "flac": "audio/flac", "wav": "audio/wav"}

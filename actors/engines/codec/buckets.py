@@ -2,21 +2,23 @@
 
     host buffer -> inputs -> graph -> samples -> (a stream of its own) host buffer, event
 
-A call's samples travel beside whatever follows on the current stream; only the next call waits, on the device, until they
-have left. All buffers of the host are made at the start; a call holds one until its samples are taken.
+A call's samples travel beside whatever follows on the current stream; only the next call waits, on the device, until
+they have left. Buffers of the host are made at the start; a call holds one until its samples are taken.
 """
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from omnirt.actors.engines.codec.bucket import Bucket, Inputs, Memory, Slots
+from omnirt.actors.engines.codec.bucket import Bucket, Inputs, Memory, Slots, Step
 from omnirt.actors.engines.codec.form import Done, Result, Row, Snapshot
 from omnirt.actors.engines.codec.memory import FUSED_CHANNELS, sizes_for
 from omnirt.actors.engines.codec.packed import PackedDecoder
@@ -27,6 +29,7 @@ from omnirt.kernels.codec_layout import CodecShape
 CALL_MS = 0.5
 FRAME_MS = 0.0133
 """What a call takes on an H200, and each frame of each of its rows."""
+COMPILERS = 16
 HOST_BUFFERS = 8
 """Made at the start: calls whose samples were not taken yet. A call beyond them makes another, which takes a while."""
 
@@ -34,6 +37,8 @@ HOST_BUFFERS = 8
 class Host(NamedTuple):
     inputs: Tensor
     samples: Tensor
+    numbers: np.ndarray
+    """The inputs once more."""
 
 
 class KernelForm:
@@ -50,7 +55,7 @@ class KernelForm:
         self.sizes = Sizes(sizes, CALL_MS, FRAME_MS)
         self.shape, self._on_gpu, self._spare = s, device.startswith("cuda"), slots
         self._frames = max(size.rows * size.frames for size in sizes)
-        self._inputs = max(Inputs.count(size, s.books) for size in sizes)
+        self._inputs = max(Inputs(size, s.books).count for size in sizes)
         self._slots = Slots.make(s, slots, device, kind)
         numbers = max(count(places(s, size, FUSED_CHANNELS), size.rows) for size in sizes)
         self._memory = Memory(
@@ -60,6 +65,8 @@ class KernelForm:
         )
         packed = PackedDecoder(s, weights, device, kind)
         self.buckets = [Bucket(packed, self._slots, size, self._memory) for size in sizes]
+        if self._on_gpu:
+            self._compile(device)
         self._runs = [self._captured(bucket) for bucket in self.buckets]
         self._hosts = deque(self._host() for _ in range(HOST_BUFFERS))
         self._unheard: deque[Pending] = deque()
@@ -77,7 +84,7 @@ class KernelForm:
         host = self._hosts.popleft() if self._hosts else self._host()
         frames = self._fill(host, bucket, rows)
         lengths = [len(row.codes) for row in rows]
-        used = Inputs.count(bucket.size, self.shape.books)
+        used = bucket.inputs.count
         if not self._on_gpu:
             self._memory.inputs[:used].copy_(host.inputs[:used])
             bucket.run()
@@ -122,15 +129,14 @@ class KernelForm:
 
     def _fill(self, host: Host, bucket: Bucket, rows: list[Row]) -> int:
         """Gives the frames that the device decodes of each row."""
-        inputs = Inputs(bucket.size, self.shape.books, host.inputs)
+        live, slots, lengths, codes = bucket.inputs.parts(host.numbers)
         frames = max(len(row.codes) for row in rows) if bucket.live else bucket.size.frames
-        inputs.live[0], inputs.live[1] = len(rows), frames
-        inputs.slots.fill_(self._spare)
-        inputs.lengths.zero_()
-        codes = inputs.codes.numpy()
-        codes[: len(rows), :frames] = 0
+        live[:] = len(rows), frames
+        slots[len(rows) :] = self._spare
+        lengths[len(rows) :] = 0
+        codes[:, :frames] = 0
         for i, row in enumerate(rows):
-            inputs.slots[i], inputs.lengths[i] = row.slot, len(row.codes)
+            slots[i], lengths[i] = row.slot, len(row.codes)
             codes[i, : len(row.codes)] = row.codes
         return frames
 
@@ -142,17 +148,26 @@ class KernelForm:
         self._copied.record(self._copies)
 
     def _host(self) -> Host:
-        return Host(
-            torch.zeros(self._inputs, dtype=torch.int32, pin_memory=self._on_gpu),
-            torch.zeros(self._frames * self.shape.samples, pin_memory=self._on_gpu),
-        )
+        inputs = torch.zeros(self._inputs, dtype=torch.int32, pin_memory=self._on_gpu)
+        samples = torch.zeros(self._frames * self.shape.samples, pin_memory=self._on_gpu)
+        return Host(inputs, samples, inputs.numpy())
+
+    def _compile(self, device: str) -> None:
+        """Each kernel once (of rows of length 0), on several threads: where nothing is in the compiler's cache this is most of the start."""
+        distinct = {step.key: step for bucket in self.buckets for step in bucket.steps}
+
+        def run(step: Step) -> None:
+            with torch.cuda.device(device):
+                step.run(step.tile)
+
+        with ThreadPoolExecutor(min(COMPILERS, os.cpu_count() or 1)) as pool:
+            for _ in pool.map(run, distinct.values()):
+                pass
+        torch.cuda.synchronize()
 
     def _captured(self, bucket: Bucket) -> Callable[[], None]:
         if not self._on_gpu:
             return bucket.run
-        bucket.inputs.slots.fill_(self._spare)
-        bucket.inputs.lengths.zero_()
-        bucket.inputs.live.zero_()
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):

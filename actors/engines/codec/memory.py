@@ -13,9 +13,11 @@ POSITIONS_MAX = 1 << 15
 FUSED_CHANNELS = 192
 """Up to which a residual unit is one kernel. With 384 two are faster: 0.73 against 0.87 ms for three units, 64 x 4."""
 RING_STEP = 16
-GRAPH_SIZES = (Size(1, 1), Size(1, 4), Size(1, 16), Size(8, 4), Size(16, 8), Size(64, 4))
+GRAPH_SIZES = (Size(1, 1), Size(1, 4), Size(1, 16), Size(8, 1), Size(8, 4), Size(16, 1), Size(16, 8), Size(64, 4))
 """Calls with kernels. The larger ones cost what is in them, not what would fit (see Bucket)."""
 PLAIN_SIZES = (Size(1, 32), Size(8, 8), Size(64, 1))
+GRAPH_BYTES = 150 << 20
+"""Of graphs and kernels themselves: 120 MB were measured."""
 PLAIN_BUFFERS = 8
 """Of the widest layer's, that plain torch has at a time."""
 _LEAST_CHANNELS = 16
@@ -52,6 +54,7 @@ def codec_bytes(s: CodecShape, slots: int, dtype: str = "bfloat16") -> CodecByte
         sizes = sizes_for(slots)
         frames = max(size.rows * size.frames for size in sizes)
         work = 2 * max(count(places(s, size, FUSED_CHANNELS), size.rows) for size in sizes) + 4 * frames * s.samples
+        work += GRAPH_BYTES
         turns = 4 * (POSITIONS_MAX + frames_max()) * s.head
         return CodecBytes(2 * weight_count(s) + turns, 2 * (slots + 1) * _slot(s, ring(s)), work)
     number = {"float32": 4, "bfloat16": 2}[dtype]

@@ -1,7 +1,7 @@
 """The decoder in plain torch: any device, any shape, any float; also the twin of the kernels.
 
 A call decodes rows of equal lengths together. What a slot keeps (see `State`) is of a fixed size and zero at the start
-of a request: zeros in front are what a causal convolution pads with, and keys before the first frame are masked. So rows
+of a request: zeros in front are what a causal convolution pads with; keys before the first frame are masked. So rows
 that are at different positions need no distinction but that mask and the turning of queries and keys.
 """
 

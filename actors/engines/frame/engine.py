@@ -30,7 +30,7 @@ from torch import Tensor
 from omnirt.actors.engines.frame.outbox import Outbox
 from omnirt.actors.engines.frame.pages import PagePool, pages_for
 from omnirt.actors.engines.frame.sequence import JOINED, OVER, FrameSampling, FrameSequence, Produced, shares
-from omnirt.actors.engines.frame.settings import RowSettings
+from omnirt.actors.engines.frame.settings import RowSettings, moved
 from omnirt.actors.engines.frame.step import FrameStep, Piece
 from omnirt.errors import InvalidRequest, Overloaded
 from omnirt.kernels.frame_layout import PAGE
@@ -93,8 +93,9 @@ class FrameEngine:
         pages_used = self._pages.total - self._pages.free
         return FrameFigures(self._frames, self._launches, self._prefilled, len(self._joined), pages_used)
 
-    def fits(self, prompt_rows: int, frames_max: int) -> bool:
-        """Whether such a sequence can be added now. Raises InvalidRequest when it never can."""
+    def fits(self, prompt_rows: int, frames_max: int, lines: int = 0) -> bool:
+        """Whether such a sequence can be added now, with so much text. Raises InvalidRequest when it never can."""
+        self._kept_lines(0, lines, frames_max)
         most = min(self.positions_max, self._pages.total * PAGE)
         if prompt_rows < 1:
             raise InvalidRequest("the prompt is empty", param="input")
@@ -117,14 +118,14 @@ class FrameEngine:
         sampling.check()
         if not text_open and not len(text_tw):
             raise InvalidRequest("there is no line of text", param="input")
-        lines = self._room_for(0, len(text_tw), sampling)
+        lines = self._kept_lines(0, len(text_tw), sampling.frames_max)
         if not self.fits(len(prompt_tw), sampling.frames_max):
             lacking = "pages of the cache are taken" if self._free_rows else f"{self.rows_max} rows are taken"
             raise Overloaded(f"all {lacking}")
         row, state = self._free_rows[0], self._state
-        prompt = prompt_tw.to(state.x.device, state.x.dtype, non_blocking=True)
+        prompt = moved(prompt_tw, state.x)
         state.x[row].copy_(prompt[-1])
-        state.text[row, :lines].copy_(text_tw[:lines], non_blocking=True)
+        state.text[row, :lines].copy_(moved(text_tw[:lines], state.x))
         state.positions[row].fill_(len(prompt) - 1)
         for counted in (state.steps, state.stopped, state.seen):
             counted[row].zero_()
@@ -144,10 +145,10 @@ class FrameEngine:
             return
         assert sequence.text_open, "its text is complete"
         assert not last or sequence.lines + len(text_tw), "the padding is missing"
-        count = self._room_for(sequence.lines, len(text_tw), sequence.sampling)
+        count = self._kept_lines(sequence.lines, len(text_tw), sequence.sampling.frames_max)
         if count:
             place = self._state.text[sequence.row, sequence.lines : sequence.lines + count]
-            place.copy_(text_tw[:count], non_blocking=True)
+            place.copy_(moved(text_tw[:count], place))
             sequence.lines += count
             self._settings.set_lines(sequence.row, sequence.lines)
         sequence.text_open = not last and sequence.lines < sequence.sampling.frames_max
@@ -170,9 +171,9 @@ class FrameEngine:
         if sequence.state == JOINED:
             self._release(sequence)
 
-    def _room_for(self, have: int, more: int, sampling: FrameSampling) -> int:
+    def _kept_lines(self, have: int, more: int, frames_max: int) -> int:
         """How many of these lines to keep: none that no frame can come to."""
-        count = min(more, sampling.frames_max - have)
+        count = min(more, frames_max - have)
         if have + count > self.lines_max:
             raise InvalidRequest(
                 f"the text has {have + more} lines, a row holds {self.lines_max}: say it in parts", param="input"

@@ -21,6 +21,7 @@ def planned_bytes(
     shape: FrameShape, buckets: tuple[int, ...], prefill_max: int, row_pages: int, *, bits: int = 16
 ) -> dict[str, int]:
     """What FusedForm will hold, before anything is loaded: as its `bytes`, but for norms and scales (under 1 %)."""
+    bits = bits if talker_step.fits(shape) else 16
     b, p, w = shape.backbone, shape.predictor, shape.backbone.width
     tables = (shape.books - 1) * shape.codes * p.width
     solo = (_matrices(p) + WIDTH * p.width) * bits // 16 + (tables if bits == 8 else 0) // 2

@@ -26,6 +26,10 @@ Fill = Callable[[str, "Tensor"], None]
 """Writes the tensor that checkpoints call so into a part of ours."""
 
 TALKER = "talker."
+PROJECTED_ROWS = 8192
+"""At a time."""
+PROJECTED_WORK = 1 << 34
+"""Products that a processor may spend on projecting all ids at once: tiny models."""
 NAMED_MAX = 5
 """How many names a complaint lists."""
 _COMPUTED = (".rotary_emb.inv_freq",)
@@ -36,20 +40,40 @@ _TEXT = "talker.text_projection.linear_"
 
 @dataclass
 class TextWeights:
-    """`embed` [text ids, X]; the projection leads from X over X (SiLU) to the backbone's width."""
+    """`embed` [text ids, X] and the projection that leads from X over X (SiLU) to the backbone's width W; or without
+    one `embed` [text ids, W], where every id is projected already."""
 
     embed: Tensor
-    first: Tensor
-    first_bias: Tensor
-    second: Tensor
-    second_bias: Tensor
+    projection: tuple[Tensor, Tensor, Tensor, Tensor] | None
+    """Weight and bias of the two layers."""
 
     def rows(self, ids: Tensor) -> Tensor:
         """[n] ids to [n, W]: what text adds to the backbone's inputs."""
         from torch.nn import functional
 
-        hidden = functional.silu(functional.linear(functional.embedding(ids, self.embed), self.first, self.first_bias))
-        return functional.linear(hidden, self.second, self.second_bias)
+        rows = functional.embedding(ids, self.embed)
+        return rows if self.projection is None else self._projected(rows)
+
+    def projected(self) -> TextWeights:
+        """The same rows by look-up alone: an id's row is the same bits whatever it is asked for with, and no launch
+        but one is needed for text that comes while a row speaks."""
+        import torch
+
+        assert self.projection is not None
+        width = self.projection[2].shape[0]
+        table = torch.empty(len(self.embed), width, device=self.embed.device, dtype=self.embed.dtype)
+        with torch.no_grad():
+            for start in range(0, len(table), PROJECTED_ROWS):
+                part = slice(start, start + PROJECTED_ROWS)
+                table[part] = self._projected(self.embed[part])
+        return TextWeights(table, None)
+
+    def _projected(self, rows: Tensor) -> Tensor:
+        from torch.nn import functional
+
+        assert self.projection is not None
+        first, first_bias, second, second_bias = self.projection
+        return functional.linear(functional.silu(functional.linear(rows, first, first_bias)), second, second_bias)
 
 
 def load(folder: Path, config: Qwen3TtsConfig, device: str, kind: torch.dtype) -> tuple[FrameWeights, TextWeights]:
@@ -59,11 +83,12 @@ def load(folder: Path, config: Qwen3TtsConfig, device: str, kind: torch.dtype) -
     complaints = "; ".join(_complaints(wanted, stored))
     if complaints:
         raise ConfigError(f"{folder}: the weights do not fit config.json; {complaints}")
-    return build(config, stored.copy, device, kind)
+    small = config.text_vocab * config.text_width**2 <= PROJECTED_WORK
+    return build(config, stored.copy, device, kind, project=small or device != "cpu")
 
 
 def weight_bytes(folder: Path, number_bytes: int = 2) -> int:
-    """What `load` takes on the device, from the headers of the files."""
+    """What `load` takes on the device at most, from the headers of the files."""
     stored = StoredTensors(folder)
     return number_bytes * sum(stored.count(name) for name in stored if name.startswith(TALKER))
 
@@ -90,8 +115,10 @@ def shapes(config: Qwen3TtsConfig) -> dict[str, Shape]:
     return found
 
 
-def build(config: Qwen3TtsConfig, fill: Fill, device: str, kind: torch.dtype) -> tuple[FrameWeights, TextWeights]:
-    """`fill` gives the numbers: those of a checkpoint, or others."""
+def build(
+    config: Qwen3TtsConfig, fill: Fill, device: str, kind: torch.dtype, *, project: bool = False
+) -> tuple[FrameWeights, TextWeights]:
+    """`fill` gives the numbers: those of a checkpoint, or others. `project`: all text ids at once."""
     import torch
 
     from omnirt.kernels.frame_layout import FrameWeights, PredictorWeights
@@ -117,6 +144,12 @@ def build(config: Qwen3TtsConfig, fill: Fill, device: str, kind: torch.dtype) ->
     def layers(prefix: str, decoder: Decoder) -> list[LayerWeights]:
         return [_layer(f"{prefix}layers.{at}.", decoder, one, joined) for at in range(decoder.layers)]
 
+    # First, so that what projecting gives back is used for the rest.
+    text = TextWeights(
+        one(f"{_BACKBONE}text_embedding.weight"),
+        (one(f"{_TEXT}fc1.weight"), one(f"{_TEXT}fc1.bias"), one(f"{_TEXT}fc2.weight"), one(f"{_TEXT}fc2.bias")),
+    )
+    text = text.projected() if project else text
     projects = config.predictor.width != config.backbone.width
     others = range(config.books - 1)
     predictor = PredictorWeights(
@@ -134,10 +167,6 @@ def build(config: Qwen3TtsConfig, fill: Fill, device: str, kind: torch.dtype) ->
         embed=one(f"{_BACKBONE}codec_embedding.weight"),
         embeds=joined(embeds, (len(others), config.codes, config.backbone.width)),
         predictor=predictor,
-    )
-    text = TextWeights(
-        one(f"{_BACKBONE}text_embedding.weight"),
-        *(one(f"{_TEXT}{part}") for part in ("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias")),
     )
     return frame, text
 

@@ -47,8 +47,9 @@ __device__ __forceinline__ void post4(void *p, uint4 v) {
 }
 __device__ __forceinline__ void fetch_line(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 __device__ __forceinline__ void meet_all() { asm volatile("barrier.cluster.arrive.release.aligned;\n barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-// Pieces of 32 k of both warpgroups in a chunk of up to 16 KB, for n outputs.
-constexpr int chunk_pieces(int n) { return n * 128 * 8 <= 16384 ? 8 : n * 128 * 4 <= 16384 ? 4 : n * 128 * 2 <= 16384 ? 2 : 1; }
+// Pieces of 32 k of both warpgroups in a chunk, for n outputs.
+constexpr int PLACE = 24576;
+constexpr int chunk_pieces(int n) { return n * 128 * 8 <= PLACE ? 8 : n * 128 * 4 <= PLACE ? 4 : n * 128 * 2 <= PLACE ? 2 : 1; }
 
 // Nothing moves the sums across this.
 template <int N> __device__ __forceinline__ void touch(float (&c)[N]) {
@@ -68,11 +69,19 @@ struct Region {   // where sums arrive
   const float *data;
 };
 
+#ifdef TRACE   // measuring: ticks of one warp between points, [kind of stage][point]
+__shared__ u32 ticks[64];
+__shared__ u32 tick;
+#define MARK(kind, point) if (threadIdx.x == 0) { const u32 now = clock(); ticks[(kind) * 8 + (point)] += now - tick, tick = now; }
+#else
+#define MARK(kind, point)
+#endif
+
 struct Team {
   u32 ring, squares;   // in shared memory
   u64 *full, *empty;
   int rows, w, lane, g, q, wg, rank, place;
-  u32 phase;
+  u32 phase, begin, distance;   // from this block's shared memory to that of the first of the cluster, from one to the next
 
   __device__ __forceinline__ void give_back(int at) {
     if (lane == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(empty + at)) : "memory");
@@ -81,102 +90,97 @@ struct Team {
   // `row_at(row)`: this block's inputs of a row.
   template <int N, int PIECES, bool SQUARES, int STRIDE, class RowAt>
   __device__ __forceinline__ void product(Region &region, RowAt row_at) {
-    constexpr int MINE = N / CL, SETS = CL * 2, IN_CHUNK = chunk_pieces(N);
-    static_assert(PIECES % 8 == 0 && N % 16 == 0, "two slots of four pieces; a lane gets four neighbours of 16 outputs");
+    constexpr int MINE = N / CL, SETS = CL * 2, IN_CHUNK = chunk_pieces(N), CHUNKS = 8 / IN_CHUNK;
+    constexpr int KIND = N == 32 * CL ? 0 : N == 48 * CL ? 2 : N == 16 * CL ? 4 : PIECES == 2048 / CL / 64 ? 1 : 3;
+    MARK(KIND, 0)
+    static_assert(PIECES % 8 == 0 && N % 16 == 0, "eight pieces a turn; a lane gets four neighbours of 16 outputs");
     if (w == 0 && lane == 0) {
       const u32 bytes = rows * (SETS * MINE + (SQUARES ? SETS : 0)) * 4;
       asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(region.full)), "r"(bytes) : "memory");
     }
     const int r0 = (w & 3) * 16 + g, r1 = r0 + 8;
     const bool has0 = r0 < rows, has1 = r1 < rows;
-    const u16 *from0 = has0 ? row_at(r0) + wg * (PIECES * 32) + q * 8 : nullptr, *from1 = has1 ? row_at(r1) + wg * (PIECES * 32) + q * 8 : nullptr;
-    float c[N / 2], sum0 = 0, sum1 = 0;
-    uint4 v[2][8];                                         // row 0, row 1 of each piece
-    auto ask = [&](uint4 (&u)[8], int piece) {
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        u[2 * i] = has0 ? peek(from0 + (piece + i) * 32) : make_uint4(0, 0, 0, 0);
-        u[2 * i + 1] = has1 ? peek(from1 + (piece + i) * 32) : make_uint4(0, 0, 0, 0);
-      }
-    };
-    ask(v[0], 0);
-    ask(v[1], 4);
+    const u16 *from0 = row_at(min(r0, rows - 1)) + wg * (PIECES * 32) + q * 8, *from1 = row_at(min(r1, rows - 1)) + wg * (PIECES * 32) + q * 8;
+    float c[N / 2], s0[4] = {}, s1[4] = {};
+    uint4 x[8], y[8];                                      // rows r0 and r1
+    const u64 base = tile_at(ring + wg * (N * 64), N * 16);
 #pragma unroll 1
     for (int first = 0; first < PIECES; first += 8) {
-      int begun[8];
-#pragma unroll
-      for (int slot = 0; slot < 2; slot++) {
-        uint4 (&u)[8] = v[slot];
-        bool again = false;
-#pragma unroll
-        for (int i = 0; i < 8; i++) again |= hollow(u[i]);
+      const bool any = (w & 3) * 16 < rows;
+      if (any) {
+        patient1(from1 + first * 32 + g * 32);             // one word of each producer; then all
+        __syncwarp();
+        MARK(KIND, 1)
         int spins = 0;
-        while (again) {
-          again = false;
+        u32 most;
+        do {
+          most = 0;
 #pragma unroll
-          for (int i = 0; i < 8; i++)
-            if (hollow(u[i])) u[i] = peek((i & 1 ? from1 : from0) + (first + slot * 4 + (i >> 1)) * 32);
+          for (int i = 0; i < 8; i++) x[i] = peek(from0 + (first + i) * 32), y[i] = peek(from1 + (first + i) * 32);
 #pragma unroll
-          for (int i = 0; i < 8; i++) again |= hollow(u[i]);
+          for (int i = 0; i < 8; i++) most = max(max(most, max(x[i].x, x[i].y)), max(x[i].z, x[i].w)), most = max(max(most, max(y[i].x, y[i].y)), max(y[i].z, y[i].w));
           if (++spins > SPINS) __trap();
-        }
+        } while (missing(most));
         __syncwarp();
-        u32 weights[4];
+      } else {
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-          const int piece = slot * 4 + i;
-          if (piece % IN_CHUNK == 0) {
-            if (!CHAIN_ONLY) wait_for(full + place, phase);
-            begun[piece] = place;
-            if (++place == PLACES) place = 0, phase ^= 1;
-          }
-          weights[i] = ring + begun[piece / IN_CHUNK * IN_CHUNK] * CHUNK + (piece % IN_CHUNK * 2 + wg) * (N * 64);
-        }
-        __syncwarp();
-        touch(c), touch(u);
-        group_begin();
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-          const uint4 x = u[2 * i], y = u[2 * i + 1];
-          Group<N>::multiply(c, x.x, y.x, x.y, y.y, tile_at(weights[i], N * 16), first || slot || i);
-          Group<N>::multiply(c, x.z, y.z, x.w, y.w, tile_at(weights[i] + N * 32, N * 16), 1);
-        }
-        group_commit();
-        if (SQUARES)
-#pragma unroll
-          for (int i = 0; i < 8; i++) {
-            const u32 d[4] = {u[i].x, u[i].y, u[i].z, u[i].w};
-#pragma unroll
-            for (int j = 0; j < 4; j++) (i & 1 ? sum1 : sum0) += low(d[j]) * low(d[j]) + high(d[j]) * high(d[j]);
-          }
-        group_wait<0>();
-        touch(c), touch(u);
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-          if ((slot * 4 + i + 1) % IN_CHUNK == 0) give_back(begun[(slot * 4 + i) / IN_CHUNK * IN_CHUNK]);
-        if (first + 8 < PIECES) ask(u, first + 8 + slot * 4);
+        for (int i = 0; i < 8; i++) x[i] = y[i] = make_uint4(0, 0, 0, 0);
       }
+      MARK(KIND, 2)
+      u64 tiles[CHUNKS];
+      int places[CHUNKS];
+#pragma unroll
+      for (int i = 0; i < CHUNKS; i++) {
+        if (!CHAIN_ONLY) wait_for(full + place, phase);
+        places[i] = place, tiles[i] = base + place * (PLACE / 16);
+        if (++place == PLACES) place = 0, phase ^= 1;
+      }
+      __syncwarp();
+      MARK(KIND, 3)
+      touch(c), touch(x), touch(y);
+      group_begin();
+#pragma unroll
+      for (int i = 0; i < 8; i++) {
+        Group<N>::multiply(c, x[i].x, y[i].x, x[i].y, y[i].y, tiles[i / IN_CHUNK] + i % IN_CHUNK * (N * 8), first || i);
+        Group<N>::multiply(c, x[i].z, y[i].z, x[i].w, y[i].w, tiles[i / IN_CHUNK] + i % IN_CHUNK * (N * 8) + N * 2, 1);
+      }
+      group_commit();
+      if (SQUARES && any)                                  // the diagonal of x x^T
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+          const uint4 a = make_uint4(x[i].x, y[i].x, x[i].y, y[i].y), b = make_uint4(x[i].z, y[i].z, x[i].w, y[i].w);
+          ::multiply(s0, a, x[i].x, x[i].y), ::multiply(s1, a, y[i].x, y[i].y);
+          ::multiply(s0, b, x[i].z, x[i].w), ::multiply(s1, b, y[i].z, y[i].w);
+        }
+      group_wait<0>();
+      touch(c), touch(x), touch(y);
+      if (lane == 0)
+#pragma unroll
+        for (int i = 0; i < CHUNKS; i++) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(empty + places[i])) : "memory");
     }
+    MARK(KIND, 4)
     const int set = rank * 2 + wg;
-    if (SQUARES) {
+    const u32 barrier = shared_at(region.full), mine = region.at + (set * ROWS + r0) * STRIDE * 4;
+    if (SQUARES && q == g >> 1) {
+      const float sum0 = g & 1 ? s0[1] : s0[0], sum1 = g & 1 ? s1[3] : s1[2];
 #pragma unroll
-      for (int o = 1; o < 4; o *= 2) sum0 += __shfl_xor_sync(~0u, sum0, o), sum1 += __shfl_xor_sync(~0u, sum1, o);
-      if (q < CL) {
-        const u32 at = peer(squares + (set * ROWS + r0) * 4, q), barrier = peer(shared_at(region.full), q);
-        if (has0) send1(at, barrier, sum0);
-        if (has1) send1(at + 32, barrier, sum1);
+      for (int to = 0; to < CL; to++) {
+        const u32 far = begin + to * distance, at = squares + (set * ROWS + r0) * 4;
+        if (has0) send1(at + far, barrier + far, sum0);
+        if (has1) send1(at + far + 32, barrier + far, sum1);
       }
     }
-    const u32 mine = region.at + (set * ROWS + r0) * STRIDE * 4;
     if (has0)
 #pragma unroll
       for (int j = 0; j < N / 16; j++) {
-        const int column = 16 * j + q * 4, to = MINE % 16 ? column / MINE : 16 * j / MINE, offset = MINE % 16 ? column % MINE : 16 * j % MINE + q * 4;
-        const u32 at = peer(mine + offset * 4, to), barrier = peer(shared_at(region.full), to);
-        send4(at, barrier, c[8 * j], c[8 * j + 1], c[8 * j + 4], c[8 * j + 5]);
-        if (has1) send4(at + 8 * STRIDE * 4, barrier, c[8 * j + 2], c[8 * j + 3], c[8 * j + 6], c[8 * j + 7]);
+        const int to = MINE == 8 ? 2 * j + (q >> 1) : 16 * j / MINE, offset = MINE == 8 ? (q & 1) * 4 : 16 * j % MINE + q * 4;
+        const u32 far = begin + to * distance;
+        send4(mine + offset * 4 + far, barrier + far, c[8 * j], c[8 * j + 1], c[8 * j + 4], c[8 * j + 5]);
+        if (has1) send4(mine + offset * 4 + far + 8 * STRIDE * 4, barrier + far, c[8 * j + 2], c[8 * j + 3], c[8 * j + 6], c[8 * j + 7]);
       }
+    MARK(KIND, 5)
     wait_for(region.full, region.parity);
+    MARK(KIND, 6)
     region.parity ^= 1;
   }
   // Four outputs of a row, summed.

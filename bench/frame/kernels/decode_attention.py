@@ -57,9 +57,9 @@ def reference(mixed: Tensor, q_norm: Tensor, k_norm: Tensor, cosines: Tensor, si
 
 
 @triton.jit
-def _turned(at, norm, cosine, sine):
+def _turned(at, norm, cosine, sine, by):
     d = tl.arange(0, 64)
-    a, b = tl.load(at + d).to(tl.float32), tl.load(at + 64 + d).to(tl.float32)
+    a, b = tl.load(at + d).to(tl.float32) * by, tl.load(at + 64 + d).to(tl.float32) * by
     scale = tl.rsqrt((tl.sum(a * a, 0) + tl.sum(b * b, 0)) / 128 + 1e-6)
     a, b = a * scale * tl.load(norm + d).to(tl.float32), b * scale * tl.load(norm + 64 + d).to(tl.float32)
     return a * cosine - b * sine, b * cosine + a * sine
@@ -67,7 +67,7 @@ def _turned(at, norm, cosine, sine):
 
 @triton.jit(do_not_specialize=["FIXED"])
 def _attend(mixed, q_norm, k_norm, cosines, sines, keys, values, positions, out, part_mixed, part_weights, counts,
-            LENGTH, FIXED, H: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr):
+            x, LENGTH, FIXED, H: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr, STAGES: tl.constexpr):
     c, h, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     d, two = tl.arange(0, 64), tl.arange(0, 16)          # two real query rows, padded to the tensor core's least
     n = FIXED
@@ -75,8 +75,12 @@ def _attend(mixed, q_norm, k_norm, cosines, sines, keys, values, positions, out,
         n = tl.load(positions + c).to(tl.int32)
     cosine, sine = tl.load(cosines + n * 64 + d), tl.load(sines + n * 64 + d)
     row = mixed + c * (4 * H * 128)
-    q0a, q0b = _turned(row + 2 * h * 128, q_norm, cosine, sine)
-    q1a, q1b = _turned(row + (2 * h + 1) * 128, q_norm, cosine, sine)
+    by = 1.0
+    if WIDTH > 0:                                        # `mixed` comes from rows that were not normed
+        whole = tl.load(x + c * WIDTH + tl.arange(0, WIDTH)).to(tl.float32)
+        by = tl.rsqrt(tl.sum(whole * whole, 0) / WIDTH + 1e-6)
+    q0a, q0b = _turned(row + 2 * h * 128, q_norm, cosine, sine, by)
+    q1a, q1b = _turned(row + (2 * h + 1) * 128, q_norm, cosine, sine, by)
     root = 0.08838834764831845
     qa = tl.where((two == 0)[:, None], q0a[None, :], tl.where((two == 1)[:, None], q1a[None, :], 0.0)) * root
     qb = tl.where((two == 0)[:, None], q0b[None, :], tl.where((two == 1)[:, None], q1b[None, :], 0.0)) * root
@@ -84,8 +88,9 @@ def _attend(mixed, q_norm, k_norm, cosines, sines, keys, values, positions, out,
     most, all_ = tl.full((16,), -1e30, tl.float32), tl.zeros((16,), tl.float32)
     ya, yb = tl.zeros((16, 64), tl.float32), tl.zeros((16, 64), tl.float32)
     if part == 0:
-        ka, kb = _turned(row + (2 * H + h) * 128, k_norm, cosine, sine)
+        ka, kb = _turned(row + (2 * H + h) * 128, k_norm, cosine, sine, by)
         va, vb = tl.load(row + (3 * H + h) * 128 + d), tl.load(row + (3 * H + h) * 128 + 64 + d)
+        va, vb = (va.to(tl.float32) * by).to(tl.bfloat16), (vb.to(tl.float32) * by).to(tl.bfloat16)
         k_at, v_at = keys + base + n * 128 + d, values + base + n * 128 + d
         tl.store(k_at, ka.to(tl.bfloat16))
         tl.store(k_at + 64, kb.to(tl.bfloat16))
@@ -98,7 +103,7 @@ def _attend(mixed, q_norm, k_norm, cosines, sines, keys, values, positions, out,
     qa, qb = qa.to(tl.bfloat16), qb.to(tl.bfloat16)
     share = tl.cdiv(n, PARTS)
     first, last = part * share, tl.minimum(part * share + share, n)
-    for j in range(first, last, BLOCK):
+    for j in tl.range(first, last, BLOCK, num_stages=STAGES):
         l = j + tl.arange(0, BLOCK)
         there = (l < last)[:, None]
         k_at, v_at = keys + base + l[:, None] * 128 + d[None, :], values + base + l[:, None] * 128 + d[None, :]
@@ -137,9 +142,12 @@ def _attend(mixed, q_norm, k_norm, cosines, sines, keys, values, positions, out,
 
 
 def attend(mixed: Tensor, q_norm: Tensor, k_norm: Tensor, cosines: Tensor, sines: Tensor, keys: Tensor, values: Tensor,
-           positions: Tensor, out: Tensor, room: Room, fixed: int = -1) -> None:
-    """keys, values [c, h, l, d]; mixed [c, 4 * h * d]; `fixed` is a position known when the graph is captured."""
+           positions: Tensor, out: Tensor, room: Room, fixed: int = -1, x: Tensor | None = None, block: int = 0,
+           warps: int = 4, stages: int = 3) -> None:
+    """keys, values [c, h, l, d]; mixed [c, 4 * h * d]; `fixed` is a position known when the graph is captured.
+    With `x` [c, w] `mixed` is a product of x before its norm (weights of the norm in the matrix): its scale is applied here."""
     rows, heads, length = keys.shape[:3]
-    block = 32 if length < 64 or room.parts > 1 else 64
+    block = block or (32 if length < 64 or room.parts > 1 else 64)
     _attend[(rows, heads, room.parts)](mixed, q_norm, k_norm, cosines, sines, keys, values, positions, out, room.mixed,
-                                       room.weights, room.counts, length, fixed, heads, room.parts, block, num_warps=4)
+                                       room.weights, room.counts, out if x is None else x, length, fixed, heads,
+                                       room.parts, block, 0 if x is None else x.shape[1], stages, num_warps=warps)

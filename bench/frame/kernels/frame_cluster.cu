@@ -18,7 +18,7 @@ __device__ void copy_ahead(const Arguments &a, u8 *room, u64 *full, u64 *empty, 
       wait_for(empty + at, phase);
       asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(full + at)), "r"(bytes) : "memory");
       asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
-                       shared_at(room + at * CHUNK)), "l"(from), "r"(bytes), "r"(shared_at(full + at)), "l"(policy) : "memory");
+                       shared_at(room + at * PLACE)), "l"(from), "r"(bytes), "r"(shared_at(full + at)), "l"(policy) : "memory");
       if (++at == PLACES) at = 0, phase ^= 1;
     }
   };
@@ -46,7 +46,7 @@ extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS 
   u16 *const mailbox = held((u16 *)a.mail);
   const int tid = threadIdx.x, lane = tid & 31, w = __shfl_sync(~0u, tid >> 5, 0), b = blockIdx.x, g = lane >> 2, q = lane & 3, rows = a.rows;
   constexpr int TILE = 2 * 16 * 256;                       // keys and values of 16 positions, swizzled
-  u8 *even_room = room + PLACES * CHUNK, *odd_room = even_room + EVEN, *tiles = odd_room + ODD;
+  u8 *even_room = room + PLACES * PLACE, *odd_room = even_room + EVEN, *tiles = odd_room + ODD;
   float *squares = (float *)(tiles + PAIRS * TILE);        // [2 * CL][ROWS]
   float *small = squares + 2 * CL * ROWS;             // [128]
   u16 *queries = (u16 *)(small + 128);                     // [8][128]
@@ -63,6 +63,10 @@ extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS 
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(sums + 2)), "r"(8 * CL));
     asm volatile("fence.mbarrier_init.release.cluster;\n fence.proxy.async.shared::cta;" ::: "memory");
   }
+#ifdef TRACE
+  if (tid < 64) ticks[tid] = 0;
+  if (tid == 0) tick = clock();
+#endif
   __syncwarp();
   meet_all();
   if (w == WARPS) {
@@ -72,7 +76,7 @@ extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS 
   const u32 N_LAYER = rows * (4096 + 2048 + HID + FFN + HID), first_mail = rows * HID;
   const u32 logit_mail = first_mail + PASSES * LAYERS * N_LAYER, code_mail = logit_mail + (PASSES - 1) * rows * CODES * 2;
   auto mail = [&](u32 place) { return mailbox + place; };
-  Team team{shared_at(room), shared_at(squares), full, empty, rows, w, lane, g, q, w >> 2, b % CL, 0, 0};
+  Team team{shared_at(room), shared_at(squares), full, empty, rows, w, lane, g, q, w >> 2, b % CL, 0, 0, peer(shared_at(room), 0) - shared_at(room), peer(shared_at(room), 1) - peer(shared_at(room), 0)};
   Region even{shared_at(even_room), sums, 0, (const float *)even_room}, odd{shared_at(odd_room), sums + 1, 0, (const float *)odd_room};
   const int rank = b % CL, own_row = tid >> 1, own_column = b * 8 + (tid & 1) * 4;
   const bool owns = tid < 128 && own_row < rows;
@@ -124,6 +128,7 @@ extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS 
         meet();
         if (l == 0 && pass && owns) kept = peek2(start(own_row) + own_column);
       }
+      MARK(5, 0)
       const int mine = w >> 1, item = b + mine * BLOCKS;
       if (item < rows * 8) {                               // attention
         const int row = item >> 3, kv = item & 7, head = kv * 2 + (w & 1);
@@ -136,6 +141,7 @@ extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS 
           if (++spins > SPINS) __trap();
         } while (missing(max(qv.x, qv.y)) || missing(max(kk.x, kk.y)) || missing(max(vv.x, vv.y)));
         __syncwarp();
+        MARK(5, 2)
         float y[4] = {low(qv.x), high(qv.x), low(qv.y), high(qv.y)}, z[4] = {low(kk.x), high(kk.x), low(kk.y), high(kk.y)};
         const float sy = rsqrtf(warp_sum(y[0] * y[0] + y[1] * y[1] + y[2] * y[2] + y[3] * y[3]) * 0.0078125f + 1e-6f) * 0.12751743f;   // 1 / sqrt(128), log2(e)
         const float sz = rsqrtf(warp_sum(z[0] * z[0] + z[1] * z[1] + z[2] * z[2] + z[3] * z[3]) * 0.0078125f + 1e-6f);
@@ -208,6 +214,7 @@ extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS 
         post2(mail(m_att + row * 2048 + head * 128 + lane * 4), o.x, o.y);
         __syncwarp();
       }
+      MARK(5, 1)
       auto bring = [&](int layer, int positions) {         // the cache of the next layer
         if (item >= rows * 8) return;
         const u8 *from = (const u8 *)(a.cache + (((size_t)item * LAYERS + layer) * 2 + (w & 1)) * KEPT * 128);
@@ -263,4 +270,8 @@ extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS 
       }
     }
   }
+#ifdef TRACE
+  MARK(6, 0)
+  if (tid < 64 && b == 9) ((u32 *)a.scales)[tid] = ticks[tid];
+#endif
 }

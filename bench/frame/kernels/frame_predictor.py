@@ -350,7 +350,7 @@ class ClusterPredictor(_Launch):
         rows, cl = tiles * 8, blocks_a_cluster
         even, odd = 2 * cl * rows * 52 * 4, 2 * cl * rows * 8 * 4
         fixed = (even + odd + (tiles + 1) // 2 * 8192 + 2 * cl * rows * 4 + 512 + WARPS * 256 + shape.layers * 512 + 24)
-        chunk = WARPS * PART_BYTES
+        chunk = 24576
         places = places or min((232448 - 128 - fixed) // (chunk + 16), 8)
         self.places = places
         self.kernel = Kernel(

@@ -34,10 +34,14 @@ def _norm(x, weight, out, K: tl.constexpr):
 
 
 @triton.jit
-def _gate(both, out, F: tl.constexpr, BLOCK: tl.constexpr):
+def _gate(both, out, x, F: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr):
     row, f = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     g = tl.load(both + row * 2 * F + f).to(tl.float32)
     u = tl.load(both + row * 2 * F + F + f).to(tl.float32)
+    if WIDTH > 0:
+        whole = tl.load(x + row * WIDTH + tl.arange(0, WIDTH)).to(tl.float32)
+        by = tl.rsqrt(tl.sum(whole * whole, 0) / WIDTH + 1e-6)
+        g, u = g * by, u * by
     tl.store(out + row * F + f, (g * tl.sigmoid(g) * u).to(tl.bfloat16))
 
 
@@ -45,6 +49,8 @@ def norm_rows(x_ck: Tensor, weight_k: Tensor, out_ck: Tensor) -> None:
     _norm[(x_ck.shape[0],)](x_ck, weight_k, out_ck, x_ck.shape[1], num_warps=4)
 
 
-def gate_rows(both_c2f: Tensor, out_cf: Tensor) -> None:
+def gate_rows(both_c2f: Tensor, out_cf: Tensor, x_ck: Tensor | None = None) -> None:
+    """With `x_ck`, `both` is a product of x before its norm (weights of the norm in the matrix): its scale is applied here."""
     rows, f = out_cf.shape
-    _gate[(rows, f // 1024)](both_c2f, out_cf, f, 1024, num_warps=4)
+    x, width = (out_cf, 0) if x_ck is None else (x_ck, x_ck.shape[1])
+    _gate[(rows, f // 1024)](both_c2f, out_cf, x, f, 1024, width, num_warps=4)

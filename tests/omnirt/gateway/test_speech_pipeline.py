@@ -8,8 +8,9 @@ import pytest
 
 from omnirt.gateway.config import GatewayConfig
 from omnirt.ids import CLIENT
+from omnirt.testing.clone_pipeline import clone_facts, clone_plan
 from omnirt.testing.recordings import wav
-from omnirt.testing.scripted_service import Hold, Report, chunks_of, clone_facts, clone_plan, speech_plan, tone
+from omnirt.testing.scripted_service import Hold, Report, chunks_of, speech_plan, tone
 from omnirt.wire.plan import EdgePlan, StagePlan
 
 RECORDING = base64.b64encode(wav(1.0, 24_000)).decode()

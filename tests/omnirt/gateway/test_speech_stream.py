@@ -12,20 +12,10 @@ import msgspec
 import pytest
 
 from omnirt.gateway.config import GatewayConfig
+from omnirt.testing.clone_pipeline import clone_facts, clone_plan
 from omnirt.testing.live_gateway import LiveGateway
 from omnirt.testing.recordings import wav
-from omnirt.testing.scripted_service import (
-    Fail,
-    Hold,
-    Report,
-    Say,
-    ScriptedService,
-    chunks_of,
-    clone_facts,
-    clone_plan,
-    speech_plan,
-    tone,
-)
+from omnirt.testing.scripted_service import Fail, Hold, Report, Say, ScriptedService, chunks_of, speech_plan, tone
 
 PATH = "/v1/audio/speech/stream"
 PATIENCE_S = 20.0

@@ -11,8 +11,9 @@ from omnirt.gateway.errors import ApiError
 from omnirt.gateway.speech_pipeline import SpeechPipeline
 from omnirt.gateway.stream_settings import StreamSettings
 from omnirt.gateway.voice_samples import VoiceSamples
+from omnirt.testing.clone_pipeline import clone_facts, clone_plan
 from omnirt.testing.recordings import wav
-from omnirt.testing.scripted_service import ScriptedService, clone_facts, clone_plan
+from omnirt.testing.scripted_service import ScriptedService
 
 SAID = {"ref_audio": base64.b64encode(wav(2.0, 24_000)).decode(), "ref_text": "x"}
 

@@ -15,8 +15,9 @@ from omnirt.gateway.facts import PipelineFacts
 from omnirt.gateway.speech_reference import Reference
 from omnirt.gateway.voice_samples import VoiceSamples
 from omnirt.gateway.voice_store import StoredVoice
+from omnirt.testing.clone_pipeline import clone_plan
 from omnirt.testing.recordings import recorded, wav
-from omnirt.testing.scripted_service import ScriptedService, clone_plan
+from omnirt.testing.scripted_service import ScriptedService
 
 FACTS = PipelineFacts(cloning=True)
 BLOCKED = ("ftp://host/a.wav", "javascript:alert(1)", "gopher:x", "file:///etc/passwd", "http://127.0.0.1/a.wav")

@@ -7,7 +7,8 @@ import pytest
 from omnirt.gateway.config import GatewayConfig
 from omnirt.gateway.media import wav_header
 from omnirt.gateway.voice_upload import container_of
-from omnirt.testing.scripted_service import clone_plan, speech_facts, tone
+from omnirt.testing.clone_pipeline import clone_plan
+from omnirt.testing.scripted_service import speech_facts, tone
 
 WAV = wav_header(24_000, 4_800) + tone(0.1).tobytes()
 PATH = "/v1/audio/voices"

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from omnirt.gateway.config import GatewayConfig
-from omnirt.testing.scripted_service import clone_facts, clone_plan, speech_plan
+from omnirt.testing.clone_pipeline import clone_facts, clone_plan
+from omnirt.testing.scripted_service import speech_plan
 
 
 def test_the_list_suits_all_its_readers(gateway):

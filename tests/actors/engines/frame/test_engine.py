@@ -264,6 +264,8 @@ def test_text_is_refused_when_a_row_cannot_hold_it(made, inputs):
     prompt, text = inputs(1, 2, 30)
     with pytest.raises(InvalidRequest, match="30 lines, a row holds 12"):
         engine.add(prompt, with_(FORCED, frames_max=30), text)
+    with pytest.raises(InvalidRequest, match="30 lines"):
+        engine.fits(len(prompt), 30, len(text))
     sequence = engine.add(prompt, with_(FORCED, frames_max=30), text[:12], text_open=True)
     with pytest.raises(InvalidRequest, match="13 lines"):
         engine.extend(sequence, text[12:13], last=True)

@@ -46,8 +46,11 @@ def test_each_tensor_comes_to_its_place(checkpoint):
     assert torch.equal(frame.predictor.heads[2], stored[f"{inner}lm_head.2.weight"])
     assert torch.equal(frame.predictor.projection, stored[f"{inner}small_to_mtp_projection.weight"])
     assert torch.equal(frame.predictor.layers[0].q_norm, stored[f"{inner}model.layers.0.self_attn.q_norm.weight"])
-    assert torch.equal(text.embed, stored["talker.model.text_embedding.weight"])
-    assert torch.equal(text.second_bias, stored["talker.text_projection.linear_fc2.bias"])
+    first, bias, second, last = (
+        stored[f"talker.text_projection.linear_{part}"] for part in ("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias")
+    )
+    hidden = torch.nn.functional.silu(stored["talker.model.text_embedding.weight"] @ first.T + bias)
+    assert torch.allclose(text.rows(torch.arange(len(hidden))), hidden @ second.T + last, atol=1e-5)
 
 
 def test_a_predictor_as_wide_as_the_backbone_has_no_projection(tmp_path):
@@ -67,7 +70,7 @@ def test_shards_give_the_same_as_one_file(checkpoint, copy):
     (copy / "model.safetensors.index.json").write_text(json.dumps(index))
     whole, shards = loaded(checkpoint), loaded(copy)
     assert torch.equal(whole[0].embeds, shards[0].embeds)
-    assert torch.equal(whole[1].first, shards[1].first)
+    assert torch.equal(whole[1].embed, shards[1].embed)
     assert weight_bytes(copy) == weight_bytes(checkpoint)
 
 
@@ -89,8 +92,10 @@ def test_a_tensor_is_read_in_pieces(checkpoint, monkeypatch):
 
 
 def test_the_bytes_are_known_before_anything_is_loaded(checkpoint):
-    frame, text = loaded(checkpoint, torch.bfloat16)
-    held = [*vars(text).values(), frame.norm, frame.head, frame.embed, frame.embeds, *frame.predictor.heads]
+    config = Qwen3TtsConfig.read(checkpoint)
+    numbers = random_checkpoint.Numbers(0, "cpu", by_numpy=True)
+    frame, text = build(config, numbers.fill, "cpu", torch.bfloat16)
+    held = [text.embed, *text.projection, frame.norm, frame.head, frame.embed, frame.embeds, *frame.predictor.heads]
     held += [frame.predictor.norm, frame.predictor.projection, frame.predictor.bias]
     held += [tensor for layer in frame.layers + frame.predictor.layers for tensor in vars(layer).values()]
     assert weight_bytes(checkpoint, 2) == sum(tensor.nbytes for tensor in held)
@@ -136,3 +141,12 @@ def test_random_weights_need_no_files(checkpoint):
     frame, _ = build(config, numbers.fill, "cpu", torch.float32)
     assert torch.equal(frame.layers[1].qkv, loaded(checkpoint)[0].layers[1].qkv)
     assert len(shapes(config)) == sum(name.startswith("talker.") for name in tensors_of(checkpoint))
+
+
+def test_projecting_all_ids_at_once_changes_no_row(checkpoint):
+    numbers = random_checkpoint.Numbers(0, "cpu", by_numpy=True)
+    _, text = build(Qwen3TtsConfig.read(checkpoint), numbers.fill, "cpu", torch.float32)
+    ids = torch.tensor([5, 600, 5, 0])
+    assert text.projected().projection is None
+    assert torch.allclose(text.projected().rows(ids), text.rows(ids), atol=1e-5)
+    assert torch.equal(text.projected().rows(ids)[1:2], text.projected().rows(ids[1:2]))
