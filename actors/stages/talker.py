@@ -186,7 +186,7 @@ class Talker(EngineStage):
         if len(prompt) > self.options.prompt_max:
             most = f"{self.options.prompt_max} at most: a shorter text, or recording"
             raise InvalidRequest(f"the prompt has {len(prompt)} positions, {most}", param="input")
-        speaker.engine.fits(len(prompt), frames)
+        speaker.engine.fits(len(prompt), frames, len(prompt.lines))
         row.prompt, row.is_open, row.since_ns = prompt, not row.closed, monotonic_ns()
 
     def _begin(self, row: _Row, now_ns: int) -> None:

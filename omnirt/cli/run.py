@@ -176,7 +176,7 @@ def what_to_try(plan: Plan, url: str) -> list[str]:
         body = '{"messages": [{"role": "user", "content": "What is the capital of France?"}]}'
         lines += [curl % ("chat/completions", body), f"  {called()} chat --url {url}"]
     if speaks(plan):
-        body = '{"input": "Hello. This voice was made on a plain processor.", "response_format": "wav"}'
+        body = '{"input": "Hello there. Can you hear me?", "response_format": "wav"}'
         lines.append(curl % ("audio/speech", body) + " -o hello.wav")
         lines.append(f'  {called()} say "Hello there." -o hello.wav --url {url}')
     if hears(plan):

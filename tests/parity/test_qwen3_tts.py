@@ -1,10 +1,14 @@
 """Our Qwen3-TTS talker beside the reference: greedy codes of every kind of prompt, on tiny random checkpoints.
 
-What the reference said is in qwen3_tts_greedy.json, made by qwen_talker_reference.py in an environment of its own.
+What the reference said is in qwen3_tts_greedy.json, made by qwen_talker_reference.py; with --soak it is asked again, in
+an environment that is made for it.
 """
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -27,6 +31,13 @@ from omnirt.kernels.frame_reference import PlainStep  # noqa: E402
 GOLDEN = json.loads(Path(__file__).with_name("qwen3_tts_greedy.json").read_text())
 CASES = GOLDEN["cases"]
 FRAMES = 64
+REFERENCE = Path(__file__).with_name("qwen_talker_reference.py")
+PACKAGES = (
+    "qwen-tts==0.1.1 transformers==4.57.3 tokenizers>=0.22,<0.23.1 huggingface_hub<1 torchaudio==2.11.1 accelerate einops "
+    "sox onnxruntime flatbuffers protobuf librosa soundfile cffi pycparser soxr lazy_loader joblib cloudpickle decorator "
+    "pooch platformdirs audioread scikit-learn narwhals scipy threadpoolctl msgpack"
+).split()
+"""Over those of this environment, which has torch."""
 MARGIN = 1e-3
 """Between the best two logits of every choice: what float32 rounds is a hundredth of it."""
 
@@ -134,6 +145,22 @@ def test_text_that_comes_while_it_is_spoken_gives_the_same_codes(case, model):
         for produced in engine.step([sequence] if sequence is not None else []):
             codes += produced.codes.tolist()
     assert codes == case["codes"]
+
+
+def test_the_reference_still_says_the_same(soak, tmp_path):
+    if not soak:
+        pytest.skip("installs the reference: with --soak")
+    packages = tmp_path / "packages"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(packages), *PACKAGES]
+    subprocess.run(install, check=True, timeout=900)
+    for library in (packages / "torchaudio" / "lib").glob("*.so"):
+        library.unlink()  # made for another torch, and not used
+    for name in GOLDEN["checkpoints"]:
+        random_checkpoint.write(tmp_path / "checkpoints" / name, *name.split("-"))
+    told = tmp_path / "told.json"
+    command = [sys.executable, str(REFERENCE), str(tmp_path / "checkpoints"), str(told)]
+    subprocess.run(command, check=True, timeout=600, env=os.environ | {"PYTHONPATH": str(packages)})
+    assert [case["codes"] for case in json.loads(told.read_text())["cases"]] == [case["codes"] for case in CASES]
 
 
 def spoken(cases, model):

@@ -38,6 +38,9 @@ from omnirt.kernels.frame_layout import PAGE
 __all__ = ["FrameEngine", "FrameFigures", "FrameSampling", "FrameSequence", "Produced"]
 
 
+FEW_ROWS = 8
+
+
 class FrameFigures(msgspec.Struct, frozen=True):
     """For the operator. The first three count since the start."""
 
@@ -59,10 +62,11 @@ class _Launch(NamedTuple):
 
 
 class FrameEngine:
-    def __init__(self, step: FrameStep, *, ahead: int | None = None, first_ahead: int = 0) -> None:
+    def __init__(self, step: FrameStep, *, ahead: int | None = None, first_ahead: int | None = None) -> None:
         """`ahead`: frames that the device may be before the host; None: 2 on a GPU, 0 on a processor, where a frame is
         over when its call returns. `first_ahead`: the same where a sequence's first frame is awaited; 1 keeps the
-        device busy in the meantime, and what is launched for the first packet comes after one more frame."""
+        device busy in the meantime, and what is launched for the first packet comes after one more frame; None: 0
+        while a few rows run, 1 where more do, because somebody's first frame is in every other step then."""
         state = step.state
         self._step, self._state = step, state
         self._ahead = ahead if ahead is not None else 2 if state.x.is_cuda else 0
@@ -219,8 +223,17 @@ class FrameEngine:
         """Whether the oldest has to be read now."""
         if len(self._pending) > self._ahead:
             return True
-        awaited = len(self._pending) - min(self._first_ahead, self._ahead)
-        return any(launch.has_first for launch, _ in zip(self._pending, range(awaited), strict=False))
+        count = len(self._pending)
+        return any(
+            launch.has_first and count - at > min(self._behind(launch.bucket), self._ahead)
+            for at, launch in enumerate(self._pending)
+        )
+
+    def _behind(self, bucket: int) -> int:
+        """Frames that may be launched behind a first one before it is read."""
+        if self._first_ahead is not None:
+            return self._first_ahead
+        return 0 if bucket <= FEW_ROWS else 1
 
     def _read(self) -> None:
         launch = self._pending[0]
