@@ -1,8 +1,8 @@
 """The shape of a codec's decoder (codes to samples), its weights by name, and what a request leaves between two calls.
 
 A frame of `books` codes becomes `samples` samples: code embeddings, a convolution of 3, a transformer that sees the
-last `window` frames, two kinds of upsampling. Everything is causal, so a request is decoded piece by piece from the last
-positions of every convolution's input (its history) and the last keys and values.
+last `window` frames, two kinds of upsampling. Everything is causal, so a request is decoded piece by piece from the
+last positions of every convolution's input (its history) and the last keys and values.
 
 Weights are arrays of these names, shaped as torch's convolutions and linear layers have them (see `weight_sizes`):
 

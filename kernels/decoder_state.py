@@ -1,96 +1,126 @@
-# ruff: noqa: N803, SIM102  (Triton: constants are capitals)
-# pyright: reportMissingImports=false, reportIndexIssue=false
+# pyright: basic, reportMissingImports=false, reportIndexIssue=false
 """What surrounds a codec decoder's convolutions: histories into a batch and out of it, and the sum of a frame's codes.
 
-    load_history(tails, work, table, rows)      # zeros for a request at position 0
-    save_history(tails, work, table, rows)      # a row's own length says where its new history starts
+    load_history(tails, work, rows)         # zeros for a request at position 0
+    save_history(tails, work, rows)         # a row's own length says where its new history starts
     embed_codes(codes, tables, out, extent)
 
-`table` has one line for each piece of at most PIECE numbers: place in the work memory, row step there, place in a
-slot's tails, numbers, numbers from one frame to the next. A row of length 0 is nobody's: nothing of it is read or written.
+The table of `tails` has a line for each piece of at most PIECE numbers: place in the work memory, row step there, place
+in a slot's tails, numbers, numbers from frame to frame. A row of length 0 is nobody's: nothing is read or written.
 Histories are copied exactly; the sum of codes is in float32, rounded once (TOLERANCE, relative).
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from omnirt.kernels.tap_conv import Extent, View, count
+from omnirt.kernels.tap_conv import Extent, View, positions_of
 from omnirt.kernels.window_attention import RowState
 
 PIECE = 4096
+WARPS = 4
 TOLERANCE = 4e-3
 FLOAT32_TOLERANCE = 1e-6
 
 
+class Tails(NamedTuple):
+    """`kept`: [slots, numbers], a slot's histories; `table`: see above."""
+
+    kept: Tensor
+    table: Tensor
+
+
 @triton.jit
-def _load(tails, work, table, slots, positions, lengths, tail_step, PIECE: tl.constexpr):
-    row, line = tl.program_id(0), tl.program_id(1)
-    if tl.load(lengths + row) == 0:
+def _load(tails, work, rows, tail_step, piece: tl.constexpr):
+    row, line = tl.program_id(0), tails.table + tl.program_id(1) * 5
+    if tl.load(rows.lengths + row) == 0:
         return
-    at, step = tl.load(table + line * 5), tl.load(table + line * 5 + 1)
-    tail, numbers = tl.load(table + line * 5 + 2), tl.load(table + line * 5 + 3)
-    slot = tl.load(slots + row).to(tl.int64)
-    i = tl.arange(0, PIECE)
-    old = tl.load(positions + slot) > 0
-    v = tl.load(tails + slot * tail_step + tail + i, mask=(i < numbers) & old, other=0.0)
+    at, step = tl.load(line), tl.load(line + 1)
+    tail, numbers = tl.load(line + 2), tl.load(line + 3)
+    slot = tl.load(rows.slots + row).to(tl.int64)
+    i = tl.arange(0, piece)
+    old = tl.load(rows.positions + slot) > 0
+    v = tl.load(tails.kept + slot * tail_step + tail + i, mask=(i < numbers) & old, other=0.0)
     tl.store(work + at + row * step + i, v, mask=i < numbers)
 
 
 @triton.jit
-def _save(tails, work, table, slots, positions, lengths, tail_step, PIECE: tl.constexpr):
-    row, line = tl.program_id(0), tl.program_id(1)
-    length = tl.load(lengths + row)
+def _save(tails, work, rows, tail_step, piece: tl.constexpr):
+    row, line = tl.program_id(0), tails.table + tl.program_id(1) * 5
+    length = tl.load(rows.lengths + row)
     if length == 0:
         return
-    at, step = tl.load(table + line * 5), tl.load(table + line * 5 + 1)
-    tail, numbers, frame = tl.load(table + line * 5 + 2), tl.load(table + line * 5 + 3), tl.load(table + line * 5 + 4)
-    slot = tl.load(slots + row).to(tl.int64)
-    i = tl.arange(0, PIECE)
+    at, step = tl.load(line), tl.load(line + 1)
+    tail, numbers, frame = tl.load(line + 2), tl.load(line + 3), tl.load(line + 4)
+    slot = tl.load(rows.slots + row).to(tl.int64)
+    i = tl.arange(0, piece)
     v = tl.load(work + at + row * step + length * frame + i, mask=i < numbers, other=0.0)
-    tl.store(tails + slot * tail_step + tail + i, v, mask=i < numbers)
-    if line == 0:
-        tl.store(positions + slot, tl.load(positions + slot) + length)
+    tl.store(tails.kept + slot * tail_step + tail + i, v, mask=i < numbers)
+    if tl.program_id(1) == 0:
+        tl.store(rows.positions + slot, tl.load(rows.positions + slot) + length)
 
 
-def load_history(tails: Tensor, work: Tensor, table: Tensor, rows: RowState) -> None:
-    _load[(len(rows.slots), len(table))](tails, work, table, *rows, tails.stride(0), PIECE, num_warps=4)
+def load_history(tails: Tails, work: Tensor, rows: RowState) -> None:
+    grid = (len(rows.slots), len(tails.table))
+    _load[grid](tails, work, rows, tails.kept.stride(0), PIECE, num_warps=WARPS)
 
 
-def save_history(tails: Tensor, work: Tensor, table: Tensor, rows: RowState) -> None:
+def save_history(tails: Tails, work: Tensor, rows: RowState) -> None:
     """Positions move on by the rows' lengths."""
-    _save[(len(rows.slots), len(table))](tails, work, table, *rows, tails.stride(0), PIECE, num_warps=4)
+    grid = (len(rows.slots), len(tails.table))
+    _save[grid](tails, work, rows, tails.kept.stride(0), PIECE, num_warps=WARPS)
 
 
-@triton.jit(do_not_specialize=["rows", "frames", "each"])
-def _embed(
-    codes, tables, out, live, rows, frames, each, code_row, out_row, out_first, BOOKS: tl.constexpr,
-    SIZE: tl.constexpr, W: tl.constexpr, LIVE: tl.constexpr, BW: tl.constexpr,
-):  # fmt: skip
-    t_count, m_count = count(live, rows, frames, each, LIVE)
+class _Steps(NamedTuple):
+    codes: int
+    out: int
+    out_first: int
+
+
+class _Form(NamedTuple):
+    books: int
+    size: int
+    width: int
+    block: int
+
+
+@triton.jit(do_not_specialize=["count"])
+def _embed(codes, tables, out, step, count, form: tl.constexpr):
+    t_count, m_count = positions_of(count)
     m = tl.program_id(0)
-    if LIVE:
+    if count.live is not None:  # noqa: SIM102  (a constant, then a number of the device)
         if m >= m_count:
             return
+    books: tl.constexpr = form.books
+    block: tl.constexpr = form.block
     row = m // t_count
     t = m - row * t_count
-    i = tl.arange(0, BW)
-    acc = tl.zeros((BW,), tl.float32)
-    for book in tl.static_range(BOOKS):
-        code = tl.load(codes + row * code_row + t * BOOKS + book)
-        acc += tl.load(tables + (book * SIZE + code) * W + i, mask=i < W, other=0.0).to(tl.float32)
-    tl.store(out + row * out_row + out_first + t * W + i, acc.to(out.dtype.element_ty), mask=i < W)
+    i = tl.arange(0, block)
+    acc = tl.zeros((block,), tl.float32)
+    for book in tl.static_range(books):
+        code = tl.load(codes + row * step.codes + t * books + book)
+        line = tables + (book * form.size + code) * form.width
+        acc += tl.load(line + i, mask=i < form.width, other=0.0).to(tl.float32)
+    to = out + row * step.out + step.out_first + t * form.width + i
+    tl.store(to, acc.to(out.dtype.element_ty), mask=i < form.width)
 
 
 def embed_codes(codes_btq: Tensor, tables_qsw: Tensor, out: View, extent: Extent) -> None:
     books, size, width = tables_qsw.shape
     _embed[(extent.positions,)](
-        codes_btq, tables_qsw, out.data, *extent.arguments(codes_btq), codes_btq.stride(0), out.row, out.first,
-        BOOKS=books, SIZE=size, W=width, LIVE=extent.live is not None, BW=triton.next_power_of_2(width), num_warps=4,
-    )  # fmt: skip
+        codes_btq,
+        tables_qsw,
+        out.data,
+        _Steps(codes_btq.stride(0), out.row, out.first),
+        extent.count,
+        _Form(books, size, width, triton.next_power_of_2(width)),
+        num_warps=WARPS,
+    )
 
 
 def reference_embed(codes_btq: Tensor, tables_qsw: Tensor) -> Tensor:

@@ -100,10 +100,10 @@ class Sampling:
 
     @staticmethod
     def make(rows: int, device: str) -> Sampling:
-        full = lambda value, kind: torch.full((rows,), value, device=device, dtype=kind)
-        return Sampling(
-            full(0.0, torch.float32), full(0, torch.int32), full(1.0, torch.float32), full(0, torch.int64)
-        )
+        def full(value: float, kind: torch.dtype) -> Tensor:
+            return torch.full((rows,), value, device=device, dtype=kind)
+
+        return Sampling(full(0.0, torch.float32), full(0, torch.int32), full(1.0, torch.float32), full(0, torch.int64))
 
 
 @dataclass
@@ -155,8 +155,13 @@ class FrameRows:
     ) -> FrameRows:
         """`rows` that can be used, and one more. Page 0 belongs to that one and to every unused place of a table."""
         r, w, b = rows + 1, shape.backbone.width, shape.backbone
-        zeros = lambda *size, k=kind: torch.zeros(*size, device=device, dtype=k)
-        ints = lambda *size: zeros(*size, k=torch.int32)
+
+        def zeros(*size: int, k: torch.dtype = kind) -> Tensor:
+            return torch.zeros(*size, device=device, dtype=k)
+
+        def ints(*size: int) -> Tensor:
+            return zeros(*size, k=torch.int32)
+
         cache = (b.layers, pages, b.kv_heads, PAGE, b.head)
         return FrameRows(
             x=zeros(r, w),

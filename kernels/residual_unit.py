@@ -1,5 +1,4 @@
-# ruff: noqa: N803, N806, SIM102  (Triton: constants are capitals)
-# pyright: reportMissingImports=false, reportIndexIssue=false
+# pyright: basic, reportMissingImports=false, reportIndexIssue=false
 """A residual unit in one kernel: convolution of 7, snake, 1x1, addition, and the snake of the unit that follows.
 
     residual_unit(s, x, conv, point, out, ...)        # up to FUSED_CHANNELS channels
@@ -21,7 +20,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from omnirt.kernels.tap_conv import Extent, Product, Tile, View, count, reference_snake, sine_is_fast, snaked
+from omnirt.kernels.tap_conv import Extent, Product, Tile, View, positions_of, reference_snake, sine_is_fast, snaked
 from omnirt.kernels.tap_conv import reference as reference_conv
 
 FUSED_CHANNELS = 192
@@ -40,73 +39,108 @@ class Half(NamedTuple):
     scale: Tensor
 
 
+class _Places(NamedTuple):
+    s: Tensor
+    x: Tensor
+    out: Tensor
+    conv: Half
+    point: Half
+
+
+class _Steps(NamedTuple):
+    """Numbers from row to row, and before the first position."""
+
+    s: int
+    x: int
+    out: int
+    out_first: int
+    tap: int
+
+
+class _Form(NamedTuple):
+    c: int
+    taps: int
+    n0: int
+    n1: int
+    keep: bool
+    fast: bool
+    early: bool
+    bm: int
+    bk: int
+
+
 @triton.jit
-def _finish(
-    acc, n, keep, row, at, bias, x, x_row, out, out_row, out_first, amount, scale, C: tl.constexpr, OUT: tl.constexpr,
-    FAST: tl.constexpr,
-):  # fmt: skip
-    inside = keep & (n < C)[None, :]
-    place = at[:, None] + n[None, :]
-    x_at = x + (row * x_row)[:, None] + place
-    acc += tl.load(bias + n)[None, :] + tl.load(x_at, mask=inside, other=0.0).to(tl.float32)
-    if OUT:
-        tl.store(x_at, acc.to(x.dtype.element_ty), mask=inside)
-    acc = snaked(acc, tl.load(amount + n)[None, :], tl.load(scale + n)[None, :], FAST)
-    tl.store(out + (row * out_row + out_first)[:, None] + place, acc.to(x.dtype.element_ty), mask=inside)
+def _inner(acc, half, n, fast: tl.constexpr):
+    return snaked(
+        acc + tl.load(half.bias + n)[None, :],
+        tl.load(half.amount + n)[None, :],
+        tl.load(half.scale + n)[None, :],
+        fast,
+    )
 
 
-@triton.jit(do_not_specialize=["rows", "frames", "each"])
-def _unit(
-    s, x, w1, b1, amount1, scale1, w2, b2, amount2, scale2, out, live, rows, frames, each, s_row, x_row, out_row,
-    out_first, tap_step, C: tl.constexpr, TAPS: tl.constexpr, N0: tl.constexpr, N1: tl.constexpr, OUT: tl.constexpr,
-    FAST: tl.constexpr, LIVE: tl.constexpr, EARLY: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
-):  # fmt: skip
-    if EARLY:
+@triton.jit
+def _finish(acc, at, step, row, t, mn, form: tl.constexpr):
+    keep, n = mn
+    inside = keep & (n < form.c)[None, :]
+    place = (t * form.c)[:, None] + n[None, :]
+    x_at = at.x + (row * step.x)[:, None] + place
+    acc += tl.load(at.point.bias + n)[None, :] + tl.load(x_at, mask=inside, other=0.0).to(tl.float32)
+    if form.keep:
+        tl.store(x_at, acc.to(at.x.dtype.element_ty), mask=inside)
+    acc = snaked(acc, tl.load(at.point.amount + n)[None, :], tl.load(at.point.scale + n)[None, :], form.fast)
+    to = at.out + (row * step.out + step.out_first)[:, None] + place
+    tl.store(to, acc.to(at.x.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["count"])
+def _unit(at, step, count, form: tl.constexpr):
+    if form.early:
         gdc_wait()
-    t_count, m_count = count(live, rows, frames, each, LIVE)
-    if LIVE:
-        if tl.program_id(0) * BM >= m_count:
+    t_count, m_count = positions_of(count)
+    if count.live is not None:  # noqa: SIM102  (a constant, then a number of the device)
+        if tl.program_id(0) * form.bm >= m_count:
             return
-    kind: tl.constexpr = s.dtype.element_ty
-    WN: tl.constexpr = N0 + N1
-    m = tl.program_id(0) * BM + tl.arange(0, BM)
-    n0 = tl.arange(0, N0)
-    k = tl.arange(0, BK)
+    kind: tl.constexpr = at.s.dtype.element_ty
+    bm: tl.constexpr = form.bm
+    n0_count: tl.constexpr = form.n0
+    n1_count: tl.constexpr = form.n1
+    columns: tl.constexpr = n0_count + n1_count
+    m = tl.program_id(0) * bm + tl.arange(0, bm)
+    n0 = tl.arange(0, n0_count)
+    k = tl.arange(0, form.bk)
     safe = tl.minimum(m, m_count - 1)
     row = safe // t_count
     t = safe - row * t_count
-    a_at = s + (row * s_row + t * C)[:, None] + k[None, :]
-    w_at = w1 + k[:, None] * WN + n0[None, :]
-    acc0 = tl.zeros((BM, N0), tl.float32)
-    if N1 > 0:
-        n1 = N0 + tl.arange(0, N1)
-        v_at = w1 + k[:, None] * WN + n1[None, :]
-        acc1 = tl.zeros((BM, N1), tl.float32)
-    parts: tl.constexpr = C // BK
-    for i in range(TAPS * parts):
+    a_at = at.s + (row * step.s + t * form.c)[:, None] + k[None, :]
+    w_at = at.conv.weight + k[:, None] * columns + n0[None, :]
+    acc0 = tl.zeros((bm, n0_count), tl.float32)
+    if n1_count > 0:
+        n1 = n0_count + tl.arange(0, n1_count)
+        v_at = at.conv.weight + k[:, None] * columns + n1[None, :]
+        acc1 = tl.zeros((bm, n1_count), tl.float32)
+    parts: tl.constexpr = form.c // form.bk
+    for i in range(form.taps * parts):
         tap = i // parts
-        a = tl.load(a_at + tap * tap_step + (i - tap * parts) * BK)
-        acc0 = tl.dot(a, tl.load(w_at + i * BK * WN), acc0, input_precision="ieee")
-        if N1 > 0:
-            acc1 = tl.dot(a, tl.load(v_at + i * BK * WN), acc1, input_precision="ieee")
-    if EARLY:
+        a = tl.load(a_at + tap * step.tap + (i - tap * parts) * form.bk)
+        acc0 = tl.dot(a, tl.load(w_at + i * form.bk * columns), acc0, input_precision="ieee")
+        if n1_count > 0:
+            acc1 = tl.dot(a, tl.load(v_at + i * form.bk * columns), acc1, input_precision="ieee")
+    if form.early:
         gdc_launch_dependents()
     keep = (m < m_count)[:, None]
-    at = t * C
-    amount, scale = tl.load(amount1 + n0)[None, :], tl.load(scale1 + n0)[None, :]
-    h0 = snaked(acc0 + tl.load(b1 + n0)[None, :], amount, scale, FAST).to(kind)
-    w2_at = w2 + n0[:, None] * WN
-    if N1 > 0:
-        amount, scale = tl.load(amount1 + n1)[None, :], tl.load(scale1 + n1)[None, :]
-        h1 = snaked(acc1 + tl.load(b1 + n1)[None, :], amount, scale, FAST).to(kind)
-        v2_at = w2 + n1[:, None] * WN
+    h0 = _inner(acc0, at.conv, n0, form.fast).to(kind)
+    w2_at = at.point.weight + n0[:, None] * columns
+    if n1_count > 0:
+        h1 = _inner(acc1, at.conv, n1, form.fast).to(kind)
+        v2_at = at.point.weight + n1[:, None] * columns
         y = tl.dot(h0, tl.load(w2_at + n1[None, :]), input_precision="ieee")
         y = tl.dot(h1, tl.load(v2_at + n1[None, :]), y, input_precision="ieee")
-        _finish(y, n1, keep, row, at, b2, x, x_row, out, out_row, out_first, amount2, scale2, C, OUT, FAST)
+        _finish(y, at, step, row, t, (keep, n1), form)
     z = tl.dot(h0, tl.load(w2_at + n0[None, :]), input_precision="ieee")
-    if N1 > 0:
+    if n1_count > 0:
         z = tl.dot(h1, tl.load(v2_at + n0[None, :]), z, input_precision="ieee")
-    _finish(z, n0, keep, row, at, b2, x, x_row, out, out_row, out_first, amount2, scale2, C, OUT, FAST)
+    _finish(z, at, step, row, t, (keep, n0), form)
 
 
 def pieces(channels: int) -> tuple[int, int]:
@@ -122,18 +156,17 @@ def residual_unit(
 ) -> None:
     """`s`: from its history on. `keep`: x becomes the result. `tile.n` is not used."""
     conv, point = halves
-    n0, n1 = pieces(_channels(x, extent))
-    c = _channels(x, extent)
+    c = x.row // (extent.frames * extent.each)
+    fast = sine_is_fast(s.data.dtype)
     _unit[(triton.cdiv(extent.positions, tile.m),)](
-        s.data, x.data, *conv, *point, out.data, *extent.arguments(conv.weight), s.row, x.row, out.row, out.first,
-        dilation * c, C=c, TAPS=conv.weight.shape[0] // c, N0=n0, N1=n1, OUT=keep, FAST=sine_is_fast(s.data.dtype),
-        LIVE=extent.live is not None, EARLY=extent.early, BM=tile.m, BK=min(tile.k, c),
-        num_warps=tile.warps, num_stages=tile.stages, launch_pdl=extent.early,
-    )  # fmt: skip
-
-
-def _channels(x: View, extent: Extent) -> int:
-    return x.row // (extent.frames * extent.each)
+        _Places(s.data, x.data, out.data, conv, point),
+        _Steps(s.row, x.row, out.row, out.first, dilation * c),
+        extent.count,
+        _Form(c, conv.weight.shape[0] // c, *pieces(c), keep, fast, extent.early, tile.m, min(tile.k, c)),
+        num_warps=tile.warps,
+        num_stages=tile.stages,
+        launch_pdl=extent.early,
+    )
 
 
 def reference(s_bkc: Tensor, x_btc: Tensor, halves: tuple[Half, Half], dilation: int) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,4 @@
-# ruff: noqa: N803, N806, SIM102, SIM108, PLR0915, C901  (Triton: constants are capitals)
-# pyright: reportMissingImports=false, reportIndexIssue=false
+# pyright: basic, reportMissingImports=false, reportIndexIssue=false
 """Causal convolution over rows of channels as a matrix product over taps; what surrounds it happens in its last step.
 
     tap_conv(a, weight_kn, extent, tile, taps=7, ...)   # also: transposed convolution (2 taps), linear layer (1 tap)
@@ -18,6 +17,7 @@ Letters: m row and position, t position, k tap and channel in, n channel out (of
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import triton
@@ -32,7 +32,7 @@ FLOAT32_TOLERANCE = 2e-6
 
 @dataclass(frozen=True)
 class View:
-    """Where a buffer's positions start: a tensor, numbers from one row to the next, numbers before the first position."""
+    """Where a buffer's positions start: a tensor, numbers from row to row, numbers before the first position."""
 
     data: Tensor
     row: int
@@ -48,6 +48,15 @@ class Tile:
     k: int
     warps: int
     stages: int
+
+
+class Count(NamedTuple):
+    """As a kernel has it; `live` is None or overrides the other two."""
+
+    live: Tensor | None
+    rows: int
+    frames: int
+    each: int
 
 
 @dataclass(frozen=True)
@@ -66,8 +75,9 @@ class Extent:
     def positions(self) -> int:
         return self.rows * self.frames * self.each
 
-    def arguments(self, unused: Tensor) -> tuple[Tensor, int, int, int]:
-        return self.live if self.live is not None else unused, self.rows, self.frames, self.each
+    @property
+    def count(self) -> Count:
+        return Count(self.live, self.rows, self.frames, self.each)
 
 
 def sine_is_fast(kind: torch.dtype) -> bool:
@@ -76,99 +86,137 @@ def sine_is_fast(kind: torch.dtype) -> bool:
 
 
 @triton.jit
-def count(live, rows, frames, each, LIVE: tl.constexpr):
-    """Positions of a row, and of all rows."""
-    if LIVE:
-        rows = tl.load(live)
-        frames = tl.load(live + 1)
-    return frames * each, rows * frames * each
+def positions_of(count):
+    """Of a row, and of all rows."""
+    rows, frames = count.rows, count.frames
+    if count.live is not None:
+        rows = tl.load(count.live)
+        frames = tl.load(count.live + 1)
+    return frames * count.each, rows * frames * count.each
 
 
 @triton.jit
-def snaked(v, amount, scale, FAST: tl.constexpr):
-    s = libdevice.fast_sinf(v * amount) if FAST else tl.sin(v * amount)
+def snaked(v, amount, scale, fast: tl.constexpr):
+    s = libdevice.fast_sinf(v * amount) if fast else tl.sin(v * amount)
     return v + scale * s * s
 
 
-@triton.jit(do_not_specialize=["rows", "frames", "each"])
-def _tap_conv(
-    a, w, bias, res, out, snake_out, amount, scale, live, rows, frames, each, a_row, res_row, out_row, out_first,
-    snake_row, snake_first, tap_step, eps, N: tl.constexpr, C: tl.constexpr, TAPS: tl.constexpr, PERIOD: tl.constexpr,
-    NORM: tl.constexpr, GATED: tl.constexpr, GELU: tl.constexpr, BIAS: tl.constexpr, RES: tl.constexpr,
-    OUT: tl.constexpr, SNAKE: tl.constexpr, FAST: tl.constexpr, LIVE: tl.constexpr, EDGE: tl.constexpr,
-    EARLY: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-):  # fmt: skip
-    if EARLY:
+class _Places(NamedTuple):
+    a: Tensor
+    w: Tensor
+    bias: Tensor | None
+    res: Tensor | None
+    out: Tensor | None
+    snaked: Tensor | None
+    amount: Tensor | None
+    scale: Tensor | None
+
+
+class _Steps(NamedTuple):
+    """Numbers from row to row, and before the first position."""
+
+    a: int
+    res: int
+    out: int
+    out_first: int
+    snaked: int
+    snaked_first: int
+    tap: int
+
+
+class _Form(NamedTuple):
+    """What a kernel is compiled for. `edge`: the last tile is not full."""
+
+    n: int
+    c: int
+    taps: int
+    period: int
+    norm: bool
+    gated: bool
+    gelu: bool
+    fast: bool
+    edge: bool
+    early: bool
+    bm: int
+    bn: int
+    bk: int
+
+
+@triton.jit
+def _finish(acc, at, step, row, t, mn, form: tl.constexpr):
+    """Bias, activation, sum with what was there before; out, and out through a snake."""
+    keep, n = mn
+    channel = n % form.period
+    if at.bias is not None:
+        acc += tl.load(at.bias + channel)[None, :]
+    if form.gelu:
+        acc = 0.5 * acc * (1 + tl.erf(acc * 0.7071067811865476))
+    place = (t * form.n)[:, None] + n[None, :]
+    if at.res is not None:
+        acc += tl.load(at.res + (row * step.res)[:, None] + place, mask=keep, other=0.0).to(tl.float32)
+    if at.out is not None:
+        to = at.out + (row * step.out + step.out_first)[:, None] + place
+        tl.store(to, acc.to(at.out.dtype.element_ty), mask=keep)
+    if at.snaked is not None:
+        acc = snaked(acc, tl.load(at.amount + channel)[None, :], tl.load(at.scale + channel)[None, :], form.fast)
+        to = at.snaked + (row * step.snaked + step.snaked_first)[:, None] + place
+        tl.store(to, acc.to(at.snaked.dtype.element_ty), mask=keep)
+
+
+@triton.jit(do_not_specialize=["count"])
+def _tap_conv(at, step, count, eps, form: tl.constexpr):  # noqa: C901  (conditions of the compiler)
+    if form.early:
         gdc_wait()
-    t_count, m_count = count(live, rows, frames, each, LIVE)
-    tiles_n: tl.constexpr = (N + BN - 1) // BN
+    t_count, m_count = positions_of(count)
+    bm: tl.constexpr = form.bm
+    bn: tl.constexpr = form.bn
+    tiles_n: tl.constexpr = (form.n + bn - 1) // bn
     tile = tl.program_id(0)
-    if LIVE:
-        if (tile // tiles_n) * BM >= m_count:
+    if count.live is not None:  # noqa: SIM102  (a constant, then a number of the device)
+        if (tile // tiles_n) * bm >= m_count:
             return
-    m = (tile // tiles_n) * BM + tl.arange(0, BM)
-    n = (tile % tiles_n) * BN + tl.arange(0, BN)
-    k = tl.arange(0, BK)
+    m = (tile // tiles_n) * bm + tl.arange(0, bm)
+    n = (tile % tiles_n) * bn + tl.arange(0, bn)
+    k = tl.arange(0, form.bk)
     safe = tl.minimum(m, m_count - 1)
     row = safe // t_count
     t = safe - row * t_count
-    a_at = a + (row * a_row + t * C)[:, None] + k[None, :]
-    WN: tl.constexpr = 2 * N if GATED else N
-    w_at = w + k[:, None] * WN + n[None, :]
-    acc = tl.zeros((BM, BN), tl.float32)
-    if GATED:
-        up = tl.zeros((BM, BN), tl.float32)
-    if NORM:
-        squares = tl.zeros((BM,), tl.float32)
-    parts: tl.constexpr = C // BK
-    for i in range(TAPS * parts):
+    a_at = at.a + (row * step.a + t * form.c)[:, None] + k[None, :]
+    columns: tl.constexpr = form.n * 2 if form.gated else form.n
+    w_at = at.w + k[:, None] * columns + n[None, :]
+    acc = tl.zeros((bm, bn), tl.float32)
+    up = tl.zeros((bm, bn), tl.float32)
+    squares = tl.zeros((bm,), tl.float32)
+    parts: tl.constexpr = form.c // form.bk
+    for i in range(form.taps * parts):
         tap = i // parts
-        x_at = a_at + tap * tap_step + (i - tap * parts) * BK
+        x_at = a_at + tap * step.tap + (i - tap * parts) * form.bk
         # A tile that is hardly filled reads only what counts; a full one needs no condition.
-        if EDGE:
-            x = tl.load(x_at, mask=(m < m_count)[:, None], other=0.0)
-        else:
-            x = tl.load(x_at)
-        if N % BN == 0:
-            y = tl.load(w_at + i * BK * WN)
-        else:
-            y = tl.load(w_at + i * BK * WN, mask=(n < N)[None, :], other=0.0)
+        x = tl.load(x_at, mask=(m < m_count)[:, None], other=0.0) if form.edge else tl.load(x_at)
+        y_at = w_at + i * form.bk * columns
+        y = tl.load(y_at) if form.n % bn == 0 else tl.load(y_at, mask=(n < form.n)[None, :], other=0.0)
         acc = tl.dot(x, y, acc, input_precision="ieee")
-        if GATED:
-            up = tl.dot(x, tl.load(w_at + i * BK * WN + N), up, input_precision="ieee")
-        if NORM:
+        if form.gated:
+            up = tl.dot(x, tl.load(y_at + form.n), up, input_precision="ieee")
+        if form.norm:
             f = x.to(tl.float32)
             squares += tl.sum(f * f, 1)
-    if EARLY:
+    if form.early:
         gdc_launch_dependents()
-    if NORM:
-        norm = tl.rsqrt(squares / C + eps)[:, None]
+    if form.norm:
+        norm = tl.rsqrt(squares / form.c + eps)[:, None]
         acc = acc * norm
-        if GATED:
-            up = up * norm
-    if GATED:
+        up = up * norm
+    if form.gated:
         acc = acc * tl.sigmoid(acc) * up
-    keep = (m < m_count)[:, None] & (n < N)[None, :]
-    channel = n % PERIOD
-    if BIAS:
-        acc += tl.load(bias + channel)[None, :]
-    if GELU:
-        acc = 0.5 * acc * (1 + tl.erf(acc * 0.7071067811865476))
-    at = (t * N)[:, None] + n[None, :]
-    if RES:
-        acc += tl.load(res + (row * res_row)[:, None] + at, mask=keep, other=0.0).to(tl.float32)
-    if OUT:
-        tl.store(out + (row * out_row + out_first)[:, None] + at, acc.to(out.dtype.element_ty), mask=keep)
-    if SNAKE:
-        acc = snaked(acc, tl.load(amount + channel)[None, :], tl.load(scale + channel)[None, :], FAST)
-        to = snake_out + (row * snake_row + snake_first)[:, None] + at
-        tl.store(to, acc.to(snake_out.dtype.element_ty), mask=keep)
+    keep = (m < m_count)[:, None] & (n < form.n)[None, :]
+    _finish(acc, at, step, row, t, (keep, n), form)
 
 
 @dataclass(frozen=True)
 class Product:
-    """What a launch computes: norm(a) @ weight per tap, times its gate, plus bias, gelu, plus res; to `out` and, through
-    `snake` (amount, scale), to `snaked`."""
+    """What a launch computes: norm(a) @ weight of each tap, times its gate, plus bias, gelu, plus res; to `out` and,
+    through `snake` (amount, scale), to `snaked`."""
 
     weight: Tensor
     """[taps * channels in, channels out]; gated: the gate's columns, then the others."""
@@ -202,19 +250,27 @@ def tap_conv(
     snaked: View | None = None,
     snake: tuple[Tensor, Tensor] | None = None,
 ) -> None:
-    p, w = product, product.weight
-    n, c, m = p.columns, p.channels, extent.positions
-    amount, scale = snake or (w, w)
-    r, o, s = (view or View(w, 0) for view in (res, out, snaked))
+    p, m = product, extent.positions
+    n, c = p.columns, p.channels
+    nothing = View(p.weight, 0)
+    r, o, s = res or nothing, out or nothing, snaked or nothing
+    data = (view.data if view is not None else None for view in (res, out, snaked))
+    places = _Places(a.data, p.weight, p.bias, *data, *(snake or (None, None)))
+    edge = extent.live is None and m % tile.m != 0
+    fast, norm = sine_is_fast(a.data.dtype), p.norm_eps > 0
+    form = _Form(
+        n, c, p.taps, p.period or n, norm, p.gated, p.gelu, fast, edge, extent.early, tile.m, tile.n, min(tile.k, c)
+    )
     _tap_conv[(triton.cdiv(m, tile.m) * triton.cdiv(n, tile.n),)](
-        a.data, w, p.bias if p.bias is not None else w, r.data, o.data, s.data, amount, scale, *extent.arguments(w),
-        a.row, r.row, o.row, o.first, s.row, s.first, p.dilation * c, p.norm_eps,
-        N=n, C=c, TAPS=p.taps, PERIOD=p.period or n, NORM=p.norm_eps > 0, GATED=p.gated, GELU=p.gelu,
-        BIAS=p.bias is not None, RES=res is not None, OUT=out is not None, SNAKE=snaked is not None,
-        FAST=sine_is_fast(a.data.dtype), LIVE=extent.live is not None,
-        EDGE=extent.live is None and m % tile.m != 0, EARLY=extent.early, BM=tile.m, BN=tile.n, BK=min(tile.k, c),
-        num_warps=tile.warps, num_stages=tile.stages, launch_pdl=extent.early,
-    )  # fmt: skip
+        places,
+        _Steps(a.row, r.row, o.row, o.first, s.row, s.first, p.dilation * c),
+        extent.count,
+        p.norm_eps,
+        form,
+        num_warps=tile.warps,
+        num_stages=tile.stages,
+        launch_pdl=extent.early,
+    )
 
 
 def reference(x_bkc: Tensor, product: Product, res_btn: Tensor | None = None) -> Tensor:

@@ -1,5 +1,4 @@
-# ruff: noqa: N803, SIM102  (Triton: constants are capitals)
-# pyright: reportMissingImports=false, reportIndexIssue=false
+# pyright: basic, reportMissingImports=false, reportIndexIssue=false
 """Convolutions too thin for matrix tiles: one channel out, and each channel on its own.
 
     last_conv(s, weight, bias, out, extent, tile)     # to one channel, limited to [-1, 1], float32
@@ -18,7 +17,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from omnirt.kernels.tap_conv import Extent, Tile, View, count
+from omnirt.kernels.tap_conv import Extent, Tile, View, positions_of
 
 TOLERANCE = 1e-2
 FLOAT32_TOLERANCE = 2e-6
@@ -34,27 +33,37 @@ class Depth(NamedTuple):
     norm_bias: Tensor
 
 
-@triton.jit(do_not_specialize=["rows", "frames", "each"])
-def _last(
-    s, w, bias, out, live, rows, frames, each, s_row, C: tl.constexpr, TAPS: tl.constexpr, LIVE: tl.constexpr, EARLY: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
-):  # fmt: skip
-    if EARLY:
+class _Form(NamedTuple):
+    c: int
+    taps: int
+    early: bool
+    bm: int
+    bc: int
+
+
+@triton.jit(do_not_specialize=["count"])
+def _last(s, last, out, s_row, count, form: tl.constexpr):
+    if form.early:
         gdc_wait()
-    t_count, m_count = count(live, rows, frames, each, LIVE)
-    if LIVE:
-        if tl.program_id(0) * BM >= m_count:
+    t_count, m_count = positions_of(count)
+    if count.live is not None:  # noqa: SIM102  (a constant, then a number of the device)
+        if tl.program_id(0) * form.bm >= m_count:
             return
-    m = tl.program_id(0) * BM + tl.arange(0, BM)
-    c = tl.arange(0, BC)
+    weight, bias = last
+    taps: tl.constexpr = form.taps
+    bm: tl.constexpr = form.bm
+    bc: tl.constexpr = form.bc
+    m = tl.program_id(0) * bm + tl.arange(0, bm)
+    c = tl.arange(0, bc)
     safe = tl.minimum(m, m_count - 1)
     row = safe // t_count
     t = safe - row * t_count
-    have = (m < m_count)[:, None] & (c < C)[None, :]
-    acc = tl.zeros((BM, BC), tl.float32)
-    for tap in tl.static_range(TAPS):
-        x = tl.load(s + (row * s_row + (t + tap) * C)[:, None] + c[None, :], mask=have, other=0.0)
-        acc += x.to(tl.float32) * tl.load(w + tap * C + c, mask=c < C, other=0.0)[None, :]
-    if EARLY:
+    have = (m < m_count)[:, None] & (c < form.c)[None, :]
+    acc = tl.zeros((bm, bc), tl.float32)
+    for tap in tl.static_range(taps):
+        x = tl.load(s + (row * s_row + (t + tap) * form.c)[:, None] + c[None, :], mask=have, other=0.0)
+        acc += x.to(tl.float32) * tl.load(weight + tap * form.c + c, mask=c < form.c, other=0.0)[None, :]
+    if form.early:
         gdc_launch_dependents()
     v = tl.sum(acc, 1) + tl.load(bias)
     tl.store(out + m, tl.minimum(tl.maximum(v, -1.0), 1.0), mask=m < m_count)
@@ -64,48 +73,58 @@ def last_conv(s: View, weight: Tensor, bias: Tensor, out: Tensor, extent: Extent
     """`weight` [taps, channels]; `out`: all positions one after the other. Of the tile only rows and warps are used."""
     taps, c = weight.shape
     _last[(triton.cdiv(extent.positions, tile.m),)](
-        s.data, weight, bias, out, *extent.arguments(weight), s.row, C=c, TAPS=taps,
-        LIVE=extent.live is not None, EARLY=extent.early, BM=tile.m, BC=triton.next_power_of_2(c),
-        num_warps=tile.warps, launch_pdl=extent.early,
-    )  # fmt: skip
+        s.data,
+        (weight, bias),
+        out,
+        s.row,
+        extent.count,
+        _Form(c, taps, extent.early, tile.m, triton.next_power_of_2(c)),
+        num_warps=tile.warps,
+        launch_pdl=extent.early,
+    )
 
 
-@triton.jit(do_not_specialize=["rows", "frames", "each"])
-def _depth(
-    x, w, bias, norm, norm_bias, out, live, rows, frames, each, x_row, out_row, eps, C: tl.constexpr,
-    TAPS: tl.constexpr, LIVE: tl.constexpr, EARLY: tl.constexpr, BC: tl.constexpr,
-):  # fmt: skip
-    if EARLY:
+@triton.jit(do_not_specialize=["count"])
+def _depth(x, depth, out, step, count, eps, form: tl.constexpr):
+    if form.early:
         gdc_wait()
-    t_count, m_count = count(live, rows, frames, each, LIVE)
+    t_count, m_count = positions_of(count)
     m = tl.program_id(0)
-    if LIVE:
+    if count.live is not None:  # noqa: SIM102  (a constant, then a number of the device)
         if m >= m_count:
             return
+    x_row, out_row = step
+    taps: tl.constexpr = form.taps
     row = m // t_count
     t = m - row * t_count
-    c = tl.arange(0, BC)
-    inside = c < C
-    acc = tl.load(bias + c, mask=c < C, other=0.0)
-    for tap in tl.static_range(TAPS):
-        v = tl.load(x + row * x_row + (t + tap) * C + c, mask=inside, other=0.0).to(tl.float32)
-        acc += v * tl.load(w + tap * C + c, mask=c < C, other=0.0)
-    if EARLY:
+    c = tl.arange(0, form.bc)
+    inside = c < form.c
+    acc = tl.load(depth.bias + c, mask=inside, other=0.0)
+    for tap in tl.static_range(taps):
+        v = tl.load(x + row * x_row + (t + tap) * form.c + c, mask=inside, other=0.0).to(tl.float32)
+        acc += v * tl.load(depth.weight + tap * form.c + c, mask=inside, other=0.0)
+    if form.early:
         gdc_launch_dependents()
-    mean = tl.sum(acc, 0) / C
-    d = tl.where(c < C, acc - mean, 0.0)
-    y = d * tl.rsqrt(tl.sum(d * d, 0) / C + eps) * tl.load(norm + c, mask=c < C, other=0.0)
-    y += tl.load(norm_bias + c, mask=c < C, other=0.0)
-    tl.store(out + row * out_row + t * C + c, y.to(out.dtype.element_ty), mask=inside)
+    mean = tl.sum(acc, 0) / form.c
+    d = tl.where(inside, acc - mean, 0.0)
+    y = d * tl.rsqrt(tl.sum(d * d, 0) / form.c + eps) * tl.load(depth.norm + c, mask=inside, other=0.0)
+    y += tl.load(depth.norm_bias + c, mask=inside, other=0.0)
+    tl.store(out + row * out_row + t * form.c + c, y.to(out.dtype.element_ty), mask=inside)
 
 
 def depth_conv_norm(x: View, depth: Depth, extent: Extent, out: View, eps: float) -> None:
     c = depth.norm.shape[0]
     _depth[(extent.positions,)](
-        x.data, *depth, out.data, *extent.arguments(depth.weight), x.row, out.row, eps, C=c,
-        TAPS=depth.weight.shape[0] // c, LIVE=extent.live is not None, EARLY=extent.early,
-        BC=triton.next_power_of_2(c), num_warps=WARPS, launch_pdl=extent.early,
-    )  # fmt: skip
+        x.data,
+        depth,
+        out.data,
+        (x.row, out.row),
+        extent.count,
+        eps,
+        _Form(c, depth.weight.shape[0] // c, extent.early, 1, triton.next_power_of_2(c)),
+        num_warps=WARPS,
+        launch_pdl=extent.early,
+    )
 
 
 def reference_last(s_bkc: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -1,5 +1,4 @@
-# ruff: noqa: N803, N806, SIM102, PLR0915  (Triton: constants are capitals)
-# pyright: reportMissingImports=false, reportIndexIssue=false
+# pyright: basic, reportMissingImports=false, reportIndexIssue=false
 """Attention of a chunk's new positions over themselves and a sliding window of kept keys and values.
 
     attend_window(mixed, turns, cache, rows, out, extent, layer=i, window=72)
@@ -22,11 +21,12 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from omnirt.kernels.tap_conv import Extent, View, count
+from omnirt.kernels.tap_conv import Extent, View, positions_of
 
 TOLERANCE = 2e-2
 FLOAT32_TOLERANCE = 2e-6
 LEAST_TILE = 16
+WARPS = 4
 
 
 class Cache(NamedTuple):
@@ -51,66 +51,99 @@ class RowState(NamedTuple):
     lengths: Tensor
 
 
-@triton.jit(do_not_specialize=["rows", "frames", "each", "layer"])
-def _attend(
-    mixed, cosines, sines, keys, values, slots, positions, lengths, out, live, rows, frames, each, mixed_row, out_row,
-    layer_step, slot_step, layer, H: tl.constexpr, D: tl.constexpr, RING: tl.constexpr, WINDOW: tl.constexpr, TP: tl.constexpr,
-    PLACES: tl.constexpr, PRECISION: tl.constexpr, LIVE: tl.constexpr, EARLY: tl.constexpr,
-):  # fmt: skip
-    if EARLY:
+class _Steps(NamedTuple):
+    mixed: int
+    out: int
+    layer: int
+    slot: int
+
+
+class _Form(NamedTuple):
+    """`most`: new positions, `places`: of the ring, both as powers of two."""
+
+    heads: int
+    width: int
+    ring: int
+    window: int
+    most: int
+    places: int
+    precision: str
+    early: bool
+
+
+@triton.jit
+def _turned(at, cos, sin, valid, form: tl.constexpr):
+    """Both halves of queries or keys of a head."""
+    half: tl.constexpr = form.width // 2
+    d = tl.arange(0, half)[None, :]
+    a = tl.load(at + d, mask=valid, other=0.0).to(tl.float32)
+    b = tl.load(at + half + d, mask=valid, other=0.0).to(tl.float32)
+    return (a * cos - b * sin).to(at.dtype.element_ty), (b * cos + a * sin).to(at.dtype.element_ty)
+
+
+@triton.jit
+def _attended(q, k, v, seen, form: tl.constexpr):
+    qa, qb = q
+    ka, kb = k
+    scale: tl.constexpr = form.width**-0.5
+    score = tl.dot(qa, tl.trans(ka), input_precision=form.precision)
+    score = tl.dot(qb, tl.trans(kb), score, input_precision=form.precision) * scale
+    score = tl.where(seen, score, -1e30)
+    share = tl.exp(score - tl.max(score, 1)[:, None])
+    y = tl.dot(share.to(v.dtype), v, input_precision=form.precision)
+    return y / tl.sum(share, 1)[:, None]
+
+
+@triton.jit(do_not_specialize=["count_layer"])
+def _attend(io, turns, cache, rows, step, count_layer, form: tl.constexpr):
+    if form.early:
         gdc_wait()
+    count, layer = count_layer
     row, head = tl.program_id(0), tl.program_id(1)
-    t_count, m_count = count(live, rows, frames, each, LIVE)
-    if LIVE:
+    t_count, m_count = positions_of(count)
+    if count.live is not None:  # noqa: SIM102  (a constant, then a number of the device)
         if row * t_count >= m_count:
             return
-    HALF: tl.constexpr = D // 2
+    mixed, out = io
+    keys, values = cache  # by place: a tuple of the compiler has values of its own
+    half: tl.constexpr = form.width // 2
+    inner: tl.constexpr = form.heads * form.width
     kind: tl.constexpr = out.dtype.element_ty
-    slot = tl.load(slots + row).to(tl.int64)
-    start = tl.load(positions + slot)
-    length = tl.load(lengths + row)
-    t, d, e, j = tl.arange(0, TP), tl.arange(0, HALF), tl.arange(0, D), tl.arange(0, PLACES)
+    slot = tl.load(rows.slots + row).to(tl.int64)
+    start = tl.load(rows.positions + slot)
+    length = tl.load(rows.lengths + row)
+    t, j = tl.arange(0, form.most), tl.arange(0, form.places)
+    d, e = tl.arange(0, half)[None, :], tl.arange(0, form.width)[None, :]
     valid = (t < t_count)[:, None]
-    at = mixed + row * mixed_row + t[:, None] * (3 * H * D) + head * D
-    turn = (start + t)[:, None] * HALF + d[None, :]
-    cos, sin = tl.load(cosines + turn, mask=valid, other=0.0), tl.load(sines + turn, mask=valid, other=0.0)
-    q1 = tl.load(at + d[None, :], mask=valid, other=0.0).to(tl.float32)
-    q2 = tl.load(at + HALF + d[None, :], mask=valid, other=0.0).to(tl.float32)
-    k1 = tl.load(at + H * D + d[None, :], mask=valid, other=0.0).to(tl.float32)
-    k2 = tl.load(at + H * D + HALF + d[None, :], mask=valid, other=0.0).to(tl.float32)
-    v = tl.load(at + 2 * H * D + e[None, :], mask=valid, other=0.0)
-    qa, qb = (q1 * cos - q2 * sin).to(kind), (q2 * cos + q1 * sin).to(kind)
-    ka, kb = (k1 * cos - k2 * sin).to(kind), (k2 * cos + k1 * sin).to(kind)
+    at = mixed + row * step.mixed + t[:, None] * (3 * inner) + head * form.width
+    turn = (start + t)[:, None] * half + d
+    cos = tl.load(turns.cosines + turn, mask=valid, other=0.0)
+    sin = tl.load(turns.sines + turn, mask=valid, other=0.0)
+    q = _turned(at, cos, sin, valid, form)
+    ka, kb = _turned(at + inner, cos, sin, valid, form)
+    v = tl.load(at + 2 * inner + e, mask=valid, other=0.0)
     # The position that lies at place j once this chunk is written. The ring is added twice, as j may pass its end.
     last = start + length - 1
-    lies = last - (last - j + 2 * RING) % RING
-    inside = (j < RING) & (lies >= 0)
-    base = layer.to(tl.int64) * layer_step + slot * slot_step + head * (RING * D)
-    place = base + (j * D)[:, None]
+    lies = last - (last - j + 2 * form.ring) % form.ring
+    inside = (j < form.ring) & (lies >= 0)
+    base = layer.to(tl.int64) * step.layer + slot * step.slot + head * (form.ring * form.width)
+    place = base + (j * form.width)[:, None]
     old = (inside & (lies < start))[:, None]
     new = (inside[:, None] & ((lies - start)[:, None] == t[None, :])).to(kind)
-    oa = tl.load(keys + place + d[None, :], mask=old, other=0.0)
-    ob = tl.load(keys + place + HALF + d[None, :], mask=old, other=0.0)
-    ov = tl.load(values + place + e[None, :], mask=old, other=0.0)
-    oa += tl.dot(new, ka, input_precision="ieee").to(kind)
-    ob += tl.dot(new, kb, input_precision="ieee").to(kind)
-    ov += tl.dot(new, v, input_precision="ieee").to(kind)
-    scale: tl.constexpr = D**-0.5
-    score = tl.dot(qa, tl.trans(oa), input_precision=PRECISION)
-    score = tl.dot(qb, tl.trans(ob), score, input_precision=PRECISION) * scale
+    # At each place one of both is zero, so the sums are exact.
+    oa = tl.load(keys + place + d, mask=old, other=0.0) + tl.dot(new, ka, input_precision="ieee").to(kind)
+    ob = tl.load(keys + place + half + d, mask=old, other=0.0) + tl.dot(new, kb, input_precision="ieee").to(kind)
+    ov = tl.load(values + place + e, mask=old, other=0.0) + tl.dot(new, v, input_precision="ieee").to(kind)
     gap = (start + t)[:, None] - lies[None, :]
-    score = tl.where(inside[None, :] & (gap >= 0) & (gap < WINDOW), score, -1e30)
-    share = tl.exp(score - tl.max(score, 1)[:, None])
-    y = tl.dot(share.to(kind), ov, input_precision=PRECISION)
-    if EARLY:
+    y = _attended(q, (oa, ob), ov, inside[None, :] & (gap >= 0) & (gap < form.window), form)
+    if form.early:
         gdc_launch_dependents()
-    y = y / tl.sum(share, 1)[:, None]
-    tl.store(out + row * out_row + t[:, None] * (H * D) + head * D + e[None, :], y.to(kind), mask=valid)
-    to = base + (((start + t) % RING) * D)[:, None]
+    tl.store(out + row * step.out + t[:, None] * inner + head * form.width + e, y.to(kind), mask=valid)
+    to = base + (((start + t) % form.ring) * form.width)[:, None]
     write = valid & (t < length)[:, None]
-    tl.store(keys + to + d[None, :], ka, mask=write)
-    tl.store(keys + to + HALF + d[None, :], kb, mask=write)
-    tl.store(values + to + e[None, :], v, mask=write)
+    tl.store(keys + to + d, ka, mask=write)
+    tl.store(keys + to + half + d, kb, mask=write)
+    tl.store(values + to + e, v, mask=write)
 
 
 def attend_window(
@@ -118,12 +151,19 @@ def attend_window(
 ) -> None:
     """`mixed`: of each position queries, keys, values of all heads."""
     _, _, heads, ring, width = cache.keys.shape
+    precision = "ieee" if out.data.dtype == torch.float32 else "tf32"
+    most = max(LEAST_TILE, triton.next_power_of_2(extent.frames))
     _attend[(extent.rows, heads)](
-        mixed.data, *turns, *cache, *rows, out.data, *extent.arguments(rows.slots), mixed.row, out.row,
-        cache.keys.stride(0), cache.keys.stride(1), layer, H=heads, D=width, RING=ring, WINDOW=window, TP=max(LEAST_TILE, triton.next_power_of_2(extent.frames)),
-        PLACES=triton.next_power_of_2(ring), PRECISION="ieee" if out.data.dtype == torch.float32 else "tf32",
-        LIVE=extent.live is not None, EARLY=extent.early, num_warps=4, launch_pdl=extent.early,
-    )  # fmt: skip
+        (mixed.data, out.data),
+        turns,
+        cache,
+        rows,
+        _Steps(mixed.row, out.row, cache.keys.stride(0), cache.keys.stride(1)),
+        (extent.count, layer),
+        _Form(heads, width, ring, window, most, triton.next_power_of_2(ring), precision, extent.early),
+        num_warps=WARPS,
+        launch_pdl=extent.early,
+    )
 
 
 def reference(mixed_btc: Tensor, turns: Turns, kept: Cache, position: int, window: int) -> tuple[Tensor, Cache]:

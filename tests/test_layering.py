@@ -175,7 +175,7 @@ def test_there_are_no_import_cycles():
 
 
 def test_placement_is_data_no_stage_branches_on_it():
-    words = re.compile(r"ctx\.(stage|rank)|fused|split_node|same_node|in_process|replica")
+    words = re.compile(r"ctx\.(stage|rank)|\b(is_)?fused\b|split_node|same_node|in_process|replica")
     found = []
     for file in sources("actors/stages", "actors/engines", "actors/models"):
         for node in ast.walk(ast.parse(file.read_text())):

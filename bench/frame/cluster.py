@@ -84,7 +84,7 @@ def main(argv):
                             e = ClusterPredictor(w.shape, packed, rows, blocks_a_cluster=cl, cooperative=cooperative, names=names)
                             log(f"  {names}: greedy {timed(e, rows, 0.0):.3f} ms")
                     if "trace" in argv:
-                        for names in ({}, {"STREAM_ONLY": 1}, {"CHAIN_ONLY": 1}):
+                        for names in ({}, {"STREAM_ONLY": 1}):
                             e = ClusterPredictor(w.shape, packed, rows, blocks_a_cluster=cl, cooperative=cooperative, places=4, names={"TRACE": 1, **names})
                             e.packed["scales"] = torch.zeros(64, device=dev, dtype=torch.int32)
                             for _ in range(3):

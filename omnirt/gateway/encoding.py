@@ -17,18 +17,19 @@ class Encoding:
         self._fallback_rate = fallback_rate
         self._wanted_rate = wanted_rate
         self._encoder: Encoder | None = None
+        self._is_cheap = False
         self._source_rate = 0
         self.samples = 0
         """Made by the pipeline so far, at its own rate."""
 
     async def feed(self, payload: Pcm) -> bytes:
         """Encoded audio, which may lag behind what was fed."""
-        encoder = await self._opened(payload.rate)
+        encoder = self._encoder or await self._opened(payload.rate)
         if payload.rate != self._source_rate:
             raise StageFailed(f"the pipeline changed its rate from {self._source_rate} to {payload.rate} Hz")
         samples = int16_of(payload.samples)
         self.samples += samples.size
-        if self._is_cheap():
+        if self._is_cheap:
             return encoder.feed(samples)
         # A copy: the payload belongs to the caller only until the next event, and a thread may outlive a cancel.
         return await self._core.threaded(encoder.feed, samples.copy())
@@ -36,7 +37,7 @@ class Encoding:
     async def flush(self) -> bytes:
         """What is left. Nothing may be fed after it."""
         encoder = await self._opened(self._fallback_rate)
-        return encoder.flush() if self._is_cheap() else await self._core.threaded(encoder.flush)
+        return encoder.flush() if self._is_cheap else await self._core.threaded(encoder.flush)
 
     @property
     def rate(self) -> int:
@@ -49,11 +50,9 @@ class Encoding:
     async def _opened(self, rate: int) -> Encoder:
         if self._encoder is None:
             self._source_rate = rate
-            if self._is_cheap():
+            self._is_cheap = is_cheap(self.format, rate, self._wanted_rate)
+            if self._is_cheap:
                 self._encoder = encoder_for(self.format, rate, self._wanted_rate)
             else:
                 self._encoder = await self._core.threaded(encoder_for, self.format, rate, self._wanted_rate)
         return self._encoder
-
-    def _is_cheap(self) -> bool:
-        return is_cheap(self.format, self._source_rate, self._wanted_rate)

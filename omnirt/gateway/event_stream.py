@@ -23,8 +23,6 @@ from omnirt.gateway.errors import payload_of, refusal_of
 from omnirt.gateway.identity import REQUEST_ID
 from omnirt.gateway.outlet import Outlet
 
-CALM_BYTES = 32 << 10
-"""A write that leaves fewer bytes than this in the transport cannot have to wait: it pauses at twice as many."""
 KEEPALIVE = b": keep-alive\n\n"
 HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -56,16 +54,7 @@ class EventStream:
     async def write(self, data: bytes) -> None:
         outlet = self._outlet or await self._open()
         self._quiet_since = self._loop.time()
-        protocol, transport = self._request.protocol, self._request.transport
-        calm = (
-            transport is not None
-            and not protocol.writing_paused
-            and transport.get_write_buffer_size() + len(data) < CALM_BYTES
-        )
-        if calm:
-            await outlet.response.write(data)
-        else:
-            await outlet.write(data)
+        await outlet.write(data)
 
     async def end(self, data: bytes) -> web.StreamResponse:
         """Write the last events."""

@@ -1,6 +1,7 @@
 """A response under way, and how one ends that cannot be finished.
 
 Invariant: a client that takes nothing for `stall_s` is closed; until then at most the transport's buffer waits for it.
+A write that cannot have to wait costs no timer: under many streams that is 15 us of every 110 (bench/head.py).
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from aiohttp import HttpVersion11, web
 
 RESET = struct.pack("ii", 1, 0)
 """Linger for no time: what closes then is a reset."""
+
+
+CALM_BYTES = 60 << 10
+"""A write that leaves fewer bytes than this in the transport cannot have to wait: it pauses at 64 KiB."""
 
 
 class ClientStalledError(ConnectionError):
@@ -36,12 +41,25 @@ class Outlet:
         return cls(request, response, stall_s)
 
     async def write(self, data: bytes) -> None:
+        if is_calm(self._request, len(data)):
+            await self.response.write(data)
+            return
         try:
             async with asyncio.timeout(self._stall_s):
                 await self.response.write(data)
         except TimeoutError:
             break_off(self._request, 0.0)
             raise ClientStalledError(f"the client took nothing for {self._stall_s} s") from None
+
+
+def is_calm(request: web.BaseRequest, nbytes: int) -> bool:
+    """Whether so many bytes can be written without waiting for the client."""
+    transport = request.transport
+    return (
+        transport is not None
+        and not request.protocol.writing_paused
+        and transport.get_write_buffer_size() + nbytes < CALM_BYTES
+    )
 
 
 def break_off(request: web.BaseRequest, flush_s: float) -> None:

@@ -11,8 +11,7 @@ import asyncio
 import msgspec
 from aiohttp import WSMsgType, web
 
-from omnirt.gateway.event_stream import CALM_BYTES
-from omnirt.gateway.outlet import ClientStalledError, break_off
+from omnirt.gateway.outlet import ClientStalledError, break_off, is_calm
 
 
 class SocketOut:
@@ -31,11 +30,11 @@ class SocketOut:
         await self._send(data, WSMsgType.BINARY)
 
     async def _send(self, data: bytes, kind: WSMsgType) -> None:
-        protocol, transport = self._request.protocol, self._request.transport
+        transport = self._request.transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client is gone")
         self.said_s = self._loop.time()
-        if not protocol.writing_paused and transport.get_write_buffer_size() + len(data) < CALM_BYTES:
+        if is_calm(self._request, len(data)):
             await self._socket.send_frame(data, kind)
             return
         try:

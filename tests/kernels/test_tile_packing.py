@@ -52,7 +52,7 @@ def test_fragments_hold_what_each_lane_multiplies():
 
 def test_chunks_are_four_fragments_a_warp():
     packed = chunks([fragments(matrix(2, 32, 512)), fragments(matrix(2, 16, 512))])
-    assert packed.shape == (2, 6, WARPS, 1024)
+    assert packed.shape == (2, 3, WARPS, 1024)
 
 
 def test_blocks_get_their_outputs_or_their_parts():

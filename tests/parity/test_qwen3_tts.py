@@ -32,11 +32,11 @@ GOLDEN = json.loads(Path(__file__).with_name("qwen3_tts_greedy.json").read_text(
 CASES = GOLDEN["cases"]
 FRAMES = 64
 REFERENCE = Path(__file__).with_name("qwen_talker_reference.py")
-PACKAGES = (
-    "qwen-tts==0.1.1 transformers==4.57.3 tokenizers>=0.22,<0.23.1 huggingface_hub<1 torchaudio==2.11.1 accelerate einops "
-    "sox onnxruntime flatbuffers protobuf librosa soundfile cffi pycparser soxr lazy_loader joblib cloudpickle decorator "
-    "pooch platformdirs audioread scikit-learn narwhals scipy threadpoolctl msgpack"
-).split()
+PACKAGES = """
+qwen-tts==0.1.1 transformers==4.57.3 tokenizers>=0.22,<0.23.1 huggingface_hub<1 torchaudio==2.11.1 accelerate einops sox
+onnxruntime flatbuffers protobuf librosa soundfile cffi pycparser soxr lazy_loader joblib cloudpickle decorator pooch
+platformdirs audioread scikit-learn narwhals scipy threadpoolctl msgpack
+"""
 """Over those of this environment, which has torch."""
 MARGIN = 1e-3
 """Between the best two logits of every choice: what float32 rounds is a hundredth of it."""
@@ -151,7 +151,17 @@ def test_the_reference_still_says_the_same(soak, tmp_path):
     if not soak:
         pytest.skip("installs the reference: with --soak")
     packages = tmp_path / "packages"
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(packages), *PACKAGES]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(packages),
+        *PACKAGES.split(),
+    ]
     subprocess.run(install, check=True, timeout=900)
     for library in (packages / "torchaudio" / "lib").glob("*.so"):
         library.unlink()  # made for another torch, and not used

@@ -22,15 +22,15 @@ from omnirt.actors.engines.codec.places import Place, places
 from omnirt.actors.engines.codec.rounds import Size
 from omnirt.actors.engines.codec.tiles import LAST, product_tile, unit_tile
 from omnirt.kernels.codec_layout import DILATIONS, LAYER_NORM_EPS, CodecShape, histories, tail_size
-from omnirt.kernels.decoder_state import PIECE, embed_codes, load_history, save_history
+from omnirt.kernels.decoder_state import PIECE, Tails, embed_codes, load_history, save_history
 from omnirt.kernels.residual_unit import residual_unit
 from omnirt.kernels.tap_conv import Extent, Tile, View, tap_conv
 from omnirt.kernels.thin_conv import depth_conv_norm, last_conv
 from omnirt.kernels.window_attention import Cache, RowState, attend_window
 
 LIVE_LEAST = 64
-"""Rows times frames from which a bucket asks. It costs about a microsecond a launch: 0.77 for 0.58 ms at 8 x 1, 3.69 for
-3.61 at 64 x 4, and gains as much as is missing: 2.17 with half of the rows."""
+"""Rows times frames from which a bucket asks. It costs about a microsecond a launch (0.77 for 0.58 ms at 8 x 1, 3.69
+for 3.61 at 64 x 4), and gains as much as is missing: 2.17 with half of the rows."""
 EARLY_MOST = 4
 """Rows times frames up to which a launch starts while the one before ends: 0.489 for 0.515 ms at 1 x 1."""
 
@@ -104,7 +104,8 @@ class Bucket:
         self._rows = RowState(slots_of, slots.positions, lengths)
         self._exact = packed.kind == torch.float32
         self._places, self._work = places(s, size, FUSED_CHANNELS), memory.work
-        self._table = torch.tensor(_lines(s, self._places), device=packed.device, dtype=torch.int64)
+        table = torch.tensor(_lines(s, self._places), device=packed.device, dtype=torch.int64)
+        self._tails = Tails(slots.tails, table)
         work = size.rows * size.frames
         self.live, self.early = work >= LIVE_LEAST, work <= EARLY_MOST and packed.device != "cpu" and not self._exact
         self.steps: list[Step] = []
@@ -160,8 +161,8 @@ class Bucket:
 
     def _build(self) -> None:
         s, p, rows = self._packed.shape, self._packed, self._rows
-        tails, work, table = self._slots.tails, self._work, self._table
-        self._add("load", lambda _: load_history(tails, work, table, rows))
+        tails, work = self._tails, self._work
+        self._add("load", lambda _: load_history(tails, work, rows))
         self._add("embed", lambda _: embed_codes(self._codes, p.tables, self._new("pre"), self._extent(1)))
         self._build_transformer()
         each = self._build_ups()
@@ -172,7 +173,7 @@ class Bucket:
         self._add(
             "last", lambda tile: last_conv(self._whole("last"), *p.last, self.samples, self._extent(each), tile), LAST
         )
-        self._add("save", lambda _: save_history(tails, work, table, rows))
+        self._add("save", lambda _: save_history(tails, work, rows))
 
     def _build_transformer(self) -> None:
         s, room = self._packed.shape, self._room

@@ -1,15 +1,15 @@
-// A stage of a one-launch decoder for up to 64 rows: y[row, n] = sum_k x[row, k] W[n, k], by clusters of CL blocks.
+// A stage of a one-launch decoder for up to 64 rows: y[row, n] = sum_k x[row, k] W[n, k], by clusters of two blocks.
 //
-//   split     a block of a cluster has its share of k for all outputs of the cluster (so it reads a CL-th of the rows' inputs), a
-//             warpgroup half of that; each sends every block of the cluster that block's outputs: partial sums travel through
-//             the cluster's shared memory and count themselves on the receiver's barrier. The receiver adds them, always in
-//             the same order.
+//   split     a block of a pair has half of k for all outputs of the pair (so it reads half of the rows' inputs), a warpgroup
+//             half of that. The warpgroups add their sums and the block sends the other block its outputs: partial sums travel
+//             through the cluster's shared memory and count themselves on the receiver's barrier. That way is narrow (about 10
+//             bytes a tick), so each sum goes once. The receiver adds them, always in the same order.
 //   rows      are the 64 rows of the tensor core, 16 a warp, outputs its columns. Inputs go from mail to registers (a word of
 //             ones has not arrived: ask again) and are used from there: nothing in a block meets.
 //   regions   partial sums of stages with many outputs arrive in `even`, of others in `odd`, in turn: whoever sends to a region
 //             again has seen sums of the stage between, which its receiver sent after it had read the region.
 //
-// Compile-time: CL (2 or 4), NT (tiles of 8 rows in memory: 1, 2, 4, 8), PLACES.
+// Compile-time: NT (tiles of 8 rows in memory: 1, 2, 4, 8), PLACES.
 constexpr int ROWS = NT * 8, SPINS = 1 << 22;
 
 __device__ __forceinline__ u32 peer(u32 at, u32 rank) {
@@ -79,105 +79,129 @@ __shared__ u32 tick;
 
 struct Team {
   u32 ring, squares;   // in shared memory
+  float4 *desk;        // [8 warps][6][32]: what a warp gives to the other warpgroup
   u64 *full, *empty;
   int rows, w, lane, g, q, wg, rank, place;
-  u32 phase, begin, distance;   // from this block's shared memory to that of the first of the cluster, from one to the next
+  u32 phase, far;      // from this block's shared memory to the other's
 
-  __device__ __forceinline__ void give_back(int at) {
-    if (lane == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(empty + at)) : "memory");
-  }
   // N outputs of the cluster; sums arrive in `region`, STRIDE floats a row. PIECES: of 32 k, for each warpgroup.
   // `row_at(row)`: this block's inputs of a row.
   template <int N, int PIECES, bool SQUARES, int STRIDE, class RowAt>
   __device__ __forceinline__ void product(Region &region, RowAt row_at) {
-    constexpr int MINE = N / CL, SETS = CL * 2, IN_CHUNK = chunk_pieces(N), CHUNKS = 8 / IN_CHUNK;
-    constexpr int KIND = N == 32 * CL ? 0 : N == 48 * CL ? 2 : N == 16 * CL ? 4 : PIECES == 2048 / CL / 64 ? 1 : 3;
+    constexpr int MINE = N / 2, IN_CHUNK = chunk_pieces(N);
+    constexpr int KIND = N == 64 ? 0 : N == 96 ? 2 : N == 32 ? 4 : PIECES == 16 ? 1 : 3;
     MARK(KIND, 0)
-    static_assert(PIECES % 8 == 0 && N % 16 == 0, "eight pieces a turn; a lane gets four neighbours of 16 outputs");
-    if (w == 0 && lane == 0) {
-      const u32 bytes = rows * (SETS * MINE + (SQUARES ? SETS : 0)) * 4;
-      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(region.full)), "r"(bytes) : "memory");
-    }
+    static_assert(PIECES % 8 == 0 && N % 16 == 0, "two slots of four pieces; a lane gets four neighbours of 16 outputs");
+    if (w == 0 && lane == 0)
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(region.full)), "r"(rows * (MINE + (SQUARES ? 2 : 0)) * 4) : "memory");
     const int r0 = (w & 3) * 16 + g, r1 = r0 + 8;
-    const bool has0 = r0 < rows, has1 = r1 < rows;
     const u16 *from0 = row_at(min(r0, rows - 1)) + wg * (PIECES * 32) + q * 8, *from1 = row_at(min(r1, rows - 1)) + wg * (PIECES * 32) + q * 8;
     float c[N / 2], s0[4] = {}, s1[4] = {};
-    uint4 x[8], y[8];                                      // rows r0 and r1
-    const u64 base = tile_at(ring + wg * (N * 64), N * 16);
+    uint4 v[2][8];                                         // rows r0 and r1 of four pieces
+    const u64 base = tile_at(ring + wg * (N * 64));
+    auto ask = [&](uint4 (&u)[8], int piece) {
+#pragma unroll
+      for (int i = 0; i < 4; i++) u[2 * i] = peek(from0 + (piece + i) * 32), u[2 * i + 1] = peek(from1 + (piece + i) * 32);
+    };
+    auto lacks = [&](uint4 (&u)[8]) {
+      u32 most = 0;
+#pragma unroll
+      for (int i = 0; i < 8; i++) most = max(max(most, max(u[i].x, u[i].y)), max(u[i].z, u[i].w));
+      return missing(most);
+    };
+    patient1(from1 + g * 32);                              // one word of each producer; then all
+    __syncwarp();
+    MARK(KIND, 1)
+    ask(v[0], 0), ask(v[1], 4);
 #pragma unroll 1
     for (int first = 0; first < PIECES; first += 8) {
-      const bool any = (w & 3) * 16 < rows;
-      if (any) {
-        patient1(from1 + first * 32 + g * 32);             // one word of each producer; then all
-        __syncwarp();
-        MARK(KIND, 1)
+      int places[8];
+#pragma unroll
+      for (int slot = 0; slot < 2; slot++) {
+        uint4 (&u)[8] = v[slot];
         int spins = 0;
-        u32 most;
-        do {
-          most = 0;
-#pragma unroll
-          for (int i = 0; i < 8; i++) x[i] = peek(from0 + (first + i) * 32), y[i] = peek(from1 + (first + i) * 32);
-#pragma unroll
-          for (int i = 0; i < 8; i++) most = max(max(most, max(x[i].x, x[i].y)), max(x[i].z, x[i].w)), most = max(max(most, max(y[i].x, y[i].y)), max(y[i].z, y[i].w));
+        while (lacks(u)) {
+          ask(u, first + slot * 4);
           if (++spins > SPINS) __trap();
-        } while (missing(most));
-        __syncwarp();
-      } else {
-#pragma unroll
-        for (int i = 0; i < 8; i++) x[i] = y[i] = make_uint4(0, 0, 0, 0);
-      }
-      MARK(KIND, 2)
-      u64 tiles[CHUNKS];
-      int places[CHUNKS];
-#pragma unroll
-      for (int i = 0; i < CHUNKS; i++) {
-        if (!CHAIN_ONLY) wait_for(full + place, phase);
-        places[i] = place, tiles[i] = base + place * (PLACE / 16);
-        if (++place == PLACES) place = 0, phase ^= 1;
-      }
-      __syncwarp();
-      MARK(KIND, 3)
-      touch(c), touch(x), touch(y);
-      group_begin();
-#pragma unroll
-      for (int i = 0; i < 8; i++) {
-        Group<N>::multiply(c, x[i].x, y[i].x, x[i].y, y[i].y, tiles[i / IN_CHUNK] + i % IN_CHUNK * (N * 8), first || i);
-        Group<N>::multiply(c, x[i].z, y[i].z, x[i].w, y[i].w, tiles[i / IN_CHUNK] + i % IN_CHUNK * (N * 8) + N * 2, 1);
-      }
-      group_commit();
-      if (SQUARES && any)                                  // the diagonal of x x^T
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-          const uint4 a = make_uint4(x[i].x, y[i].x, x[i].y, y[i].y), b = make_uint4(x[i].z, y[i].z, x[i].w, y[i].w);
-          ::multiply(s0, a, x[i].x, x[i].y), ::multiply(s1, a, y[i].x, y[i].y);
-          ::multiply(s0, b, x[i].z, x[i].w), ::multiply(s1, b, y[i].z, y[i].w);
         }
-      group_wait<0>();
-      touch(c), touch(x), touch(y);
-      if (lane == 0)
+        __syncwarp();
+        MARK(KIND, 2)
+        u64 tiles[4];
 #pragma unroll
-        for (int i = 0; i < CHUNKS; i++) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(empty + places[i])) : "memory");
-    }
-    MARK(KIND, 4)
-    const int set = rank * 2 + wg;
-    const u32 barrier = shared_at(region.full), mine = region.at + (set * ROWS + r0) * STRIDE * 4;
-    if (SQUARES && q == g >> 1) {
-      const float sum0 = g & 1 ? s0[1] : s0[0], sum1 = g & 1 ? s1[3] : s1[2];
+        for (int i = 0; i < 4; i++) {
+          const int piece = slot * 4 + i;
+          if (piece % IN_CHUNK == 0) {
+            if (!CHAIN_ONLY) wait_for(full + place, phase);
+            places[piece] = place;
+            if (++place == PLACES) place = 0, phase ^= 1;
+          }
+          tiles[i] = base + places[piece / IN_CHUNK * IN_CHUNK] * (PLACE / 16) + piece % IN_CHUNK * (N * 8);
+        }
+        __syncwarp();
+        MARK(KIND, 3)
+        touch(c), touch(u);
+        group_begin();
 #pragma unroll
-      for (int to = 0; to < CL; to++) {
-        const u32 far = begin + to * distance, at = squares + (set * ROWS + r0) * 4;
-        if (has0) send1(at + far, barrier + far, sum0);
-        if (has1) send1(at + far + 32, barrier + far, sum1);
+        for (int i = 0; i < 4; i++) {
+          const uint4 x = u[2 * i], y = u[2 * i + 1];
+          Group<N>::multiply(c, x.x, y.x, x.y, y.y, tiles[i], first || slot || i);
+          Group<N>::multiply(c, x.z, y.z, x.w, y.w, tiles[i] + 2, 1);
+        }
+        group_commit();
+        if (SQUARES)                                       // the diagonal of x x^T
+#pragma unroll
+          for (int i = 0; i < 4; i++) {
+            const uint4 x = u[2 * i], y = u[2 * i + 1], a = make_uint4(x.x, y.x, x.y, y.y), b = make_uint4(x.z, y.z, x.w, y.w);
+            ::multiply(s0, a, x.x, x.y), ::multiply(s1, a, y.x, y.y);
+            ::multiply(s0, b, x.z, x.w), ::multiply(s1, b, y.z, y.w);
+          }
+        group_wait<0>();
+        touch(c), touch(u);
+        if (first + 8 < PIECES) ask(u, first + 8 + slot * 4);
+        if (lane == 0)
+#pragma unroll
+          for (int i = 0; i < 4; i++)
+            if ((slot * 4 + i + 1) % IN_CHUNK == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(empty + places[(slot * 4 + i) / IN_CHUNK * IN_CHUNK])) : "memory");
+        MARK(KIND, 4)
       }
     }
-    if (has0)
+    // The first warpgroup adds both shares of rows r0, the second those of r1.
+    float4 *give = desk + w * 192 + lane;
+    const float4 *take = desk + (w ^ 4) * 192 + lane;
+#pragma unroll
+    for (int j = 0; j < N / 16; j++) {
+      const int o = 8 * j;
+      give[j * 32] = wg ? make_float4(c[o], c[o + 1], c[o + 4], c[o + 5]) : make_float4(c[o + 2], c[o + 3], c[o + 6], c[o + 7]);
+    }
+    const u32 barrier = shared_at(region.full);
+    if (SQUARES && q == g >> 1) {
+      const u32 at = squares + ((rank * 2 + wg) * ROWS + r0) * 4;
+      const float sum0 = g & 1 ? s0[1] : s0[0], sum1 = g & 1 ? s1[3] : s1[2];
+      if (r0 < rows) {
+        send1(at + far, barrier + far, sum0);
+        asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(sum0) : "memory");
+      }
+      if (r1 < rows) {
+        send1(at + far + 32, barrier + far, sum1);
+        asm volatile("st.shared.f32 [%0], %1;" ::"r"(at + 32), "f"(sum1) : "memory");
+      }
+    }
+    asm volatile("bar.sync %0, 64;" ::"r"(2 + (w & 3)) : "memory");
+    const int row = wg ? r1 : r0;
+    if (row < rows) {
+      const u32 at = region.at + (rank * ROWS + row) * STRIDE * 4;
 #pragma unroll
       for (int j = 0; j < N / 16; j++) {
-        const int to = MINE == 8 ? 2 * j + (q >> 1) : 16 * j / MINE, offset = MINE == 8 ? (q & 1) * 4 : 16 * j % MINE + q * 4;
-        const u32 far = begin + to * distance;
-        send4(mine + offset * 4 + far, barrier + far, c[8 * j], c[8 * j + 1], c[8 * j + 4], c[8 * j + 5]);
-        if (has1) send4(mine + offset * 4 + far + 8 * STRIDE * 4, barrier + far, c[8 * j + 2], c[8 * j + 3], c[8 * j + 6], c[8 * j + 7]);
+        const int o = 8 * j, to = MINE == 8 ? q >> 1 : 16 * j / MINE, offset = MINE == 8 ? (q & 1) * 4 : 16 * j % MINE + q * 4;
+        const float4 t = take[j * 32];
+        float4 s = wg ? make_float4(c[o + 2], c[o + 3], c[o + 6], c[o + 7]) : make_float4(c[o], c[o + 1], c[o + 4], c[o + 5]);
+        s.x += t.x, s.y += t.y, s.z += t.z, s.w += t.w;
+        if (to == rank) asm volatile("st.shared.v4.f32 [%0], {%1,%2,%3,%4};" ::"r"(at + offset * 4), "f"(s.x), "f"(s.y), "f"(s.z), "f"(s.w) : "memory");
+        else send4(at + offset * 4 + far, barrier + far, s.x, s.y, s.z, s.w);
       }
+    }
+    __syncwarp();
+    if (lane == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
     MARK(KIND, 5)
     wait_for(region.full, region.parity);
     MARK(KIND, 6)
@@ -196,7 +220,7 @@ struct Team {
   __device__ __forceinline__ float scale(const float *squares, int row, int width) const {
     float s = 0;
 #pragma unroll
-    for (int i = 0; i < CL * 2; i++) s += squares[i * ROWS + row];
+    for (int i = 0; i < 4; i++) s += squares[i * ROWS + row];
     return rsqrtf(s * (1.f / width) + 1e-6f);
   }
 };

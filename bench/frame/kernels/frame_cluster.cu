@@ -3,9 +3,9 @@
 // Norms are multiplied into the weights; the sum of squares is made from the inputs as they pass.
 // Attention: one row and key/value head for each pair of warps; the cache lies in global memory and is fetched a layer ahead.
 constexpr int KEPT = PASSES - 1, PAIRS = (NT + 1) / 2;
-static_assert(HID == 1024 && FFN == 3072 && WIDTH == 2048 && WARPS == 8 && PART == 2048 && CODES == 2048 && (CL == 2 || CL == 4), "cut for these");
+static_assert(HID == 1024 && FFN == 3072 && WIDTH == 2048 && WARPS == 8 && PART == 2048 && CODES == 2048 && CL == 2, "cut for these");
 constexpr int WIDE_ROW = 36, GATE_ROW = 52, CODE_ROW = 16, OWN_ROW = 8;   // floats of a row in a region
-constexpr int EVEN = 2 * CL * ROWS * GATE_ROW * 4, ODD = 2 * CL * ROWS * OWN_ROW * 4;
+constexpr int EVEN = 2 * ROWS * GATE_ROW * 4, ODD = 2 * ROWS * OWN_ROW * 4, DESK = WARPS * 6 * 512;
 
 __device__ void copy_ahead(const Arguments &a, u8 *room, u64 *full, u64 *empty, int b) {
   int at = 0;
@@ -42,12 +42,12 @@ __device__ void copy_ahead(const Arguments &a, u8 *room, u64 *full, u64 *empty, 
 }
 
 extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS + 32, 1) frame_cluster(const Arguments a) {
-  extern __shared__ __align__(128) u8 room[];
+  extern __shared__ __align__(1024) u8 room[];
   u16 *const mailbox = held((u16 *)a.mail);
   const int tid = threadIdx.x, lane = tid & 31, w = __shfl_sync(~0u, tid >> 5, 0), b = blockIdx.x, g = lane >> 2, q = lane & 3, rows = a.rows;
   constexpr int TILE = 2 * 16 * 256;                       // keys and values of 16 positions, swizzled
-  u8 *even_room = room + PLACES * PLACE, *odd_room = even_room + EVEN, *tiles = odd_room + ODD;
-  float *squares = (float *)(tiles + PAIRS * TILE);        // [2 * CL][ROWS]
+  u8 *even_room = room + PLACES * PLACE, *odd_room = even_room + EVEN, *tiles = odd_room + ODD, *desk = tiles + PAIRS * TILE;
+  float *squares = (float *)(desk + DESK);       // [2 * CL][ROWS]
   float *small = squares + 2 * CL * ROWS;             // [128]
   u16 *queries = (u16 *)(small + 128);                     // [8][128]
   u16 *head_norms = queries + WARPS * 128;                 // [LAYERS][queries, keys][128]
@@ -59,7 +59,7 @@ extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS 
       asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_at(full + i)));
       asm volatile("mbarrier.init.shared::cta.b64 [%0], 8;" ::"r"(shared_at(empty + i)));
     }
-    for (int i = 0; i < 2; i++) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_at(sums + i)));
+    for (int i = 0; i < 2; i++) asm volatile("mbarrier.init.shared::cta.b64 [%0], 9;" ::"r"(shared_at(sums + i)));
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(sums + 2)), "r"(8 * CL));
     asm volatile("fence.mbarrier_init.release.cluster;\n fence.proxy.async.shared::cta;" ::: "memory");
   }
@@ -76,14 +76,14 @@ extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS 
   const u32 N_LAYER = rows * (4096 + 2048 + HID + FFN + HID), first_mail = rows * HID;
   const u32 logit_mail = first_mail + PASSES * LAYERS * N_LAYER, code_mail = logit_mail + (PASSES - 1) * rows * CODES * 2;
   auto mail = [&](u32 place) { return mailbox + place; };
-  Team team{shared_at(room), shared_at(squares), full, empty, rows, w, lane, g, q, w >> 2, b % CL, 0, 0, peer(shared_at(room), 0) - shared_at(room), peer(shared_at(room), 1) - peer(shared_at(room), 0)};
+  Team team{shared_at(room), shared_at(squares), (float4 *)desk, full, empty, rows, w, lane, g, q, w >> 2, b % CL, 0, 0, peer(shared_at(room), b % CL ^ 1) - shared_at(room)};
   Region even{shared_at(even_room), sums, 0, (const float *)even_room}, odd{shared_at(odd_room), sums + 1, 0, (const float *)odd_room};
   const int rank = b % CL, own_row = tid >> 1, own_column = b * 8 + (tid & 1) * 4;
   const bool owns = tid < 128 && own_row < rows;
   uint2 kept = {0, 0};                                     // four places of the residual
   auto own = [&](u32 to) {                                 // adds a stage's sums to it
     if (!owns) return;
-    const float4 s = team.sum4<2 * CL, OWN_ROW>(odd, own_row, (tid & 1) * 4);
+    const float4 s = team.sum4<2, OWN_ROW>(odd, own_row, (tid & 1) * 4);
     kept = make_uint2(pair(low(kept.x) + s.x, high(kept.x) + s.y), pair(low(kept.y) + s.z, high(kept.y) + s.w));
     post2(mail(to + own_row * HID + own_column), kept.x, kept.y);
   };
@@ -121,7 +121,7 @@ extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS 
         const int row = tid >> 2, n = (tid & 3) * 8;
         if (row < rows) {
           const float r = team.scale(squares, row, HID);
-          const float4 s = team.sum4<2 * CL, WIDE_ROW>(even, row, n), t = team.sum4<2 * CL, WIDE_ROW>(even, row, n + 4);
+          const float4 s = team.sum4<2, WIDE_ROW>(even, row, n), t = team.sum4<2, WIDE_ROW>(even, row, n + 4);
           u16 *to = mail(m_qkv + row * 4096 + b * 32 + n);
           post4(to, make_uint4(pair(s.x * r, s.y * r), pair(s.z * r, s.w * r), pair(t.x * r, t.y * r), pair(t.z * r, t.w * r)));
         }
@@ -240,7 +240,7 @@ extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS 
           u32 word[4];
 #pragma unroll
           for (int i = 0; i < 2; i++) {
-            const float4 gate = team.sum4<2 * CL, GATE_ROW>(even, row, third * 16 + i * 4), up = team.sum4<2 * CL, GATE_ROW>(even, row, third * 16 + 8 + i * 4);
+            const float4 gate = team.sum4<2, GATE_ROW>(even, row, third * 16 + i * 4), up = team.sum4<2, GATE_ROW>(even, row, third * 16 + 8 + i * 4);
             const float g0 = gate.x * r, g1 = gate.y * r, g2 = gate.z * r, g3 = gate.w * r;
             word[i * 2] = pair(__fdividef(g0, 1 + __expf(-g0)) * up.x * r, __fdividef(g1, 1 + __expf(-g1)) * up.y * r);
             word[i * 2 + 1] = pair(__fdividef(g2, 1 + __expf(-g2)) * up.z * r, __fdividef(g3, 1 + __expf(-g3)) * up.w * r);
@@ -257,7 +257,7 @@ extern "C" __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS 
       const int row = tid >> 2, n = (tid & 3) * 4;
       if (row < rows) {
         const float r = team.scale(squares, row, HID);
-        const float4 s = team.sum4<2 * CL, CODE_ROW>(even, row, n);
+        const float4 s = team.sum4<2, CODE_ROW>(even, row, n);
         post4(mail(m_logits + (row * CODES + b * 16 + n) * 2), make_uint4(__float_as_uint(s.x * r), __float_as_uint(s.y * r), __float_as_uint(s.z * r), __float_as_uint(s.w * r)));
       }
       if ((b & 1) && (b >> 1) < rows) {

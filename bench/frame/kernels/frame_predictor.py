@@ -307,15 +307,18 @@ class RowsPredictor(_Launch):
 
 def cluster_tiles(weight_nk: Tensor, blocks_a_cluster: int) -> Tensor:
     """[n, k] -> [blocks, ...]: a cluster has its blocks' outputs, a block its part of k, in the order of cluster_stage.cuh:
-    pieces of 32 k, warpgroups, steps of 16 k, each [8 of k][8 outputs][outputs][k]; of 16 outputs a lane of the tensor core gets four neighbours."""
+    pieces of 32 k, warpgroups, outputs, each 64 bytes of k, swizzled; of 16 outputs a lane of the tensor core gets four
+    neighbours, of 32 k a lane has eight neighbours."""
     n, k = weight_nk.shape
     cl = blocks_a_cluster
     view = weight_nk.reshape(BLOCKS // cl, n // (BLOCKS // cl) // 16, 4, 2, 2, cl, 2, k // cl // 64, 4, 2, 2, 2)
     # cluster, 16 outputs, lane q, half, e, rank, warpgroup, piece, lane q, step, half, e
-    return view.permute(0, 5, 7, 6, 9, 10, 1, 3, 2, 4, 8, 11).reshape(BLOCKS, -1)
+    rows = view.permute(0, 5, 7, 6, 1, 3, 2, 4, 9, 10, 8, 11).reshape(-1, 8, 4, 8)   # 8 outputs, pieces of 16 bytes
+    turned = [rows[:, i, [c ^ (i // 2) for c in range(4)]] for i in range(8)]
+    return torch.stack(turned, 1).reshape(BLOCKS, -1)
 
 
-def pack_cluster(weights: PredictorWeights, blocks_a_cluster: int = 4) -> dict[str, Tensor]:
+def pack_cluster(weights: PredictorWeights, blocks_a_cluster: int = 2) -> dict[str, Tensor]:
     """For ClusterPredictor; norms are multiplied in."""
 
     def own(weight_nk: Tensor) -> Tensor:
@@ -344,14 +347,15 @@ class ClusterPredictor(_Launch):
     """The kernel for 8 to 64 rows, by clusters of blocks: `packed` comes from pack_cluster."""
 
     def __init__(self, shape: PredictorShape, packed: dict[str, Tensor], rows_max: int, places: int | None = None,
-                 names: dict[str, int] | None = None, blocks_a_cluster: int = 4, cooperative: bool = True) -> None:
+                 names: dict[str, int] | None = None, blocks_a_cluster: int = 2, cooperative: bool = True) -> None:
         self.shape, self.rows_max, self.packed = shape, rows_max, packed
         tiles = next(n for n in (1, 2, 4, 8) if n * 8 >= rows_max)
         rows, cl = tiles * 8, blocks_a_cluster
-        even, odd = 2 * cl * rows * 52 * 4, 2 * cl * rows * 8 * 4
-        fixed = (even + odd + (tiles + 1) // 2 * 8192 + 2 * cl * rows * 4 + 512 + WARPS * 256 + shape.layers * 512 + 24)
+        even, odd = 2 * rows * 52 * 4, 2 * rows * 8 * 4
+        fixed = (even + odd + WARPS * 6 * 512 + (tiles + 1) // 2 * 8192 + 2 * cl * rows * 4 + 512 + WARPS * 256
+                 + shape.layers * 512 + 24)
         chunk = 24576
-        places = places or min((232448 - 128 - fixed) // (chunk + 16), 8)
+        places = places or min((232448 - 1024 - fixed) // (chunk + 16), 8)
         self.places = places
         self.kernel = Kernel(
             [Path(__file__).with_name(name) for name in

@@ -1,7 +1,7 @@
 // Products of a warpgroup (four warps) on the tensor core: c[64 rows, N] += a[64, 16] b[N, 16]^T. `a` is in registers, as the
-// smaller products have it; `b` in shared memory as cores of 8 x 16 bytes: `first` bytes from one to the next along k, 128 along N.
-__device__ __forceinline__ u64 tile_at(u32 at, u32 first) {
-  return (u64)((at & 0x3ffff) >> 4) | (u64)(first >> 4) << 16 | (u64)(128 >> 4) << 32;
+// smaller products have it; `b` in shared memory, 64 bytes of k for each output, 16-byte piece c of output n at c ^ (n / 2 % 4).
+__device__ __forceinline__ u64 tile_at(u32 at) {
+  return (u64)((at & 0x3ffff) >> 4) | (u64)1 << 16 | (u64)(512 >> 4) << 32 | (u64)2 << 62;
 }
 __device__ __forceinline__ void group_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void group_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
