@@ -87,13 +87,15 @@ class _Form(NamedTuple):
     size: int
     width: int
     block: int
+    live: bool
 
 
-@triton.jit(do_not_specialize=["count"])
-def _embed(codes, tables, out, step, count, form: tl.constexpr):
-    t_count, m_count = positions_of(count)
+@triton.jit(do_not_specialize=["rows", "frames", "each"])
+def _embed(io, step, live, rows, frames, each, form: tl.constexpr):
+    codes, tables, out = io
+    t_count, m_count = positions_of(live, rows, frames, each, form.live)
     m = tl.program_id(0)
-    if count.live is not None:  # noqa: SIM102  (a constant, then a number of the device)
+    if form.live:  # noqa: SIM102  (a constant, then a number of the device)
         if m >= m_count:
             return
     books: tl.constexpr = form.books
@@ -113,12 +115,10 @@ def _embed(codes, tables, out, step, count, form: tl.constexpr):
 def embed_codes(codes_btq: Tensor, tables_qsw: Tensor, out: View, extent: Extent) -> None:
     books, size, width = tables_qsw.shape
     _embed[(extent.positions,)](
-        codes_btq,
-        tables_qsw,
-        out.data,
+        (codes_btq, tables_qsw, out.data),
         _Steps(codes_btq.stride(0), out.row, out.first),
-        extent.count,
-        _Form(books, size, width, triton.next_power_of_2(width)),
+        *extent.arguments(codes_btq),
+        _Form(books, size, width, triton.next_power_of_2(width), extent.live is not None),
         num_warps=WARPS,
     )
 

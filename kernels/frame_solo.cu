@@ -102,14 +102,16 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 1) frame_solo(const A
   float x[4] = {};  // the residual: inputs w*128 + lane*4 ..
 
   auto take = [&](auto count, uint4 *av) {  // chunks of four fragments
+    u64 *before_at = empty;
 #pragma unroll
     for (int c = 0; c < decltype(count)::value; c++) {
       if (!CHAIN_ONLY) await_barrier(full + at, phase);
       read_fragments(av + c * 4, first_place + at * CHUNK);
-      __syncwarp();
-      if (lane == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(empty + at)) : "memory");
+      if (c) give_back(before_at, av + c * 4 - 4, mailbox, lane);
+      before_at = empty + at;
       if (++at == PLACES) at = 0, phase ^= 1;
     }
+    give_back(before_at, av + decltype(count)::value * 4 - 4, mailbox, lane);
   };
   auto add_parts = [&](u32 m) {
     uint2 u, v;

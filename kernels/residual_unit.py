@@ -64,6 +64,7 @@ class _Form(NamedTuple):
     n1: int
     keep: bool
     fast: bool
+    live: bool
     early: bool
     bm: int
     bk: int
@@ -93,12 +94,12 @@ def _finish(acc, at, step, row, t, mn, form: tl.constexpr):
     tl.store(to, acc.to(at.x.dtype.element_ty), mask=inside)
 
 
-@triton.jit(do_not_specialize=["count"])
-def _unit(at, step, count, form: tl.constexpr):
+@triton.jit(do_not_specialize=["rows", "frames", "each"])
+def _unit(at, step, live, rows, frames, each, form: tl.constexpr):
     if form.early:
         gdc_wait()
-    t_count, m_count = positions_of(count)
-    if count.live is not None:  # noqa: SIM102  (a constant, then a number of the device)
+    t_count, m_count = positions_of(live, rows, frames, each, form.live)
+    if form.live:  # noqa: SIM102  (a constant, then a number of the device)
         if tl.program_id(0) * form.bm >= m_count:
             return
     kind: tl.constexpr = at.s.dtype.element_ty
@@ -157,12 +158,12 @@ def residual_unit(
     """`s`: from its history on. `keep`: x becomes the result. `tile.n` is not used."""
     conv, point = halves
     c = x.row // (extent.frames * extent.each)
-    fast = sine_is_fast(s.data.dtype)
+    fast, taps = sine_is_fast(s.data.dtype), conv.weight.shape[0] // c
     _unit[(triton.cdiv(extent.positions, tile.m),)](
         _Places(s.data, x.data, out.data, conv, point),
         _Steps(s.row, x.row, out.row, out.first, dilation * c),
-        extent.count,
-        _Form(c, conv.weight.shape[0] // c, *pieces(c), keep, fast, extent.early, tile.m, min(tile.k, c)),
+        *extent.arguments(conv.weight),
+        _Form(c, taps, *pieces(c), keep, fast, extent.live is not None, extent.early, tile.m, min(tile.k, c)),
         num_warps=tile.warps,
         num_stages=tile.stages,
         launch_pdl=extent.early,

@@ -144,14 +144,16 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 1) talker_rows(const 
         for (int k = 0; k < KB; k++) ahead[t][k] = peek(from[t] + k * 32);
       }
       uint4 av[F];
+      u64 *before_at = empty;
 #pragma unroll
       for (int j = 0; j < F / 4; j++) {
         await_barrier(full + at, phase);
         read_fragments(av + j * 4, first_place + at * CHUNK);
-        __syncwarp();
-        if (lane == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(empty + at)) : "memory");
+        if (j) give_back(before_at, av + j * 4 - 4, mailbox, lane);
+        before_at = empty + at;
         if (++at == PLACES) at = 0, phase ^= 1;
       }
+      give_back(before_at, av + F - 4, mailbox, lane);
 #pragma unroll
       for (int k = 0; k < KB; k++)
 #pragma unroll

@@ -50,19 +50,10 @@ class Tile:
     stages: int
 
 
-class Count(NamedTuple):
-    """As a kernel has it; `live` is None or overrides the other two."""
-
-    live: Tensor | None
-    rows: int
-    frames: int
-    each: int
-
-
 @dataclass(frozen=True)
 class Extent:
-    """What a launch covers: `frames` frames, of `each` positions, of `rows` rows. With `live` (int32 on the device: rows,
-    frames) only so many of them, which may change between two replays of a graph."""
+    """What a launch covers: `frames` frames, of `each` positions, of `rows` rows. With `live` (int32 on the device:
+    rows, frames) only so many of them, which may change between two replays of a graph."""
 
     rows: int
     frames: int
@@ -75,9 +66,9 @@ class Extent:
     def positions(self) -> int:
         return self.rows * self.frames * self.each
 
-    @property
-    def count(self) -> Count:
-        return Count(self.live, self.rows, self.frames, self.each)
+    def arguments(self, unused: Tensor) -> tuple[Tensor, int, int, int]:
+        """As a kernel takes them. Counts stand alone there, since a tuple's numbers would each be compiled for."""
+        return self.live if self.live is not None else unused, self.rows, self.frames, self.each
 
 
 def sine_is_fast(kind: torch.dtype) -> bool:
@@ -86,13 +77,12 @@ def sine_is_fast(kind: torch.dtype) -> bool:
 
 
 @triton.jit
-def positions_of(count):
+def positions_of(live, rows, frames, each, is_live: tl.constexpr):
     """Of a row, and of all rows."""
-    rows, frames = count.rows, count.frames
-    if count.live is not None:
-        rows = tl.load(count.live)
-        frames = tl.load(count.live + 1)
-    return frames * count.each, rows * frames * count.each
+    if is_live:
+        rows = tl.load(live)
+        frames = tl.load(live + 1)
+    return frames * each, rows * frames * each
 
 
 @triton.jit
@@ -102,14 +92,16 @@ def snaked(v, amount, scale, fast: tl.constexpr):
 
 
 class _Places(NamedTuple):
+    """What a form has no use for is the weight once more: each None would be a launcher of its own to compile."""
+
     a: Tensor
     w: Tensor
-    bias: Tensor | None
-    res: Tensor | None
-    out: Tensor | None
-    snaked: Tensor | None
-    amount: Tensor | None
-    scale: Tensor | None
+    bias: Tensor
+    res: Tensor
+    out: Tensor
+    snaked: Tensor
+    amount: Tensor
+    scale: Tensor
 
 
 class _Steps(NamedTuple):
@@ -131,11 +123,16 @@ class _Form(NamedTuple):
     c: int
     taps: int
     period: int
-    norm: bool
+    eps: float
     gated: bool
     gelu: bool
+    bias: bool
+    res: bool
+    out: bool
+    snaked: bool
     fast: bool
     edge: bool
+    live: bool
     early: bool
     bm: int
     bn: int
@@ -147,32 +144,32 @@ def _finish(acc, at, step, row, t, mn, form: tl.constexpr):
     """Bias, activation, sum with what was there before; out, and out through a snake."""
     keep, n = mn
     channel = n % form.period
-    if at.bias is not None:
+    if form.bias:
         acc += tl.load(at.bias + channel)[None, :]
     if form.gelu:
         acc = 0.5 * acc * (1 + tl.erf(acc * 0.7071067811865476))
     place = (t * form.n)[:, None] + n[None, :]
-    if at.res is not None:
+    if form.res:
         acc += tl.load(at.res + (row * step.res)[:, None] + place, mask=keep, other=0.0).to(tl.float32)
-    if at.out is not None:
+    if form.out:
         to = at.out + (row * step.out + step.out_first)[:, None] + place
         tl.store(to, acc.to(at.out.dtype.element_ty), mask=keep)
-    if at.snaked is not None:
+    if form.snaked:
         acc = snaked(acc, tl.load(at.amount + channel)[None, :], tl.load(at.scale + channel)[None, :], form.fast)
         to = at.snaked + (row * step.snaked + step.snaked_first)[:, None] + place
         tl.store(to, acc.to(at.snaked.dtype.element_ty), mask=keep)
 
 
-@triton.jit(do_not_specialize=["count"])
-def _tap_conv(at, step, count, eps, form: tl.constexpr):  # noqa: C901  (conditions of the compiler)
+@triton.jit(do_not_specialize=["rows", "frames", "each"])
+def _tap_conv(at, step, live, rows, frames, each, form: tl.constexpr):
     if form.early:
         gdc_wait()
-    t_count, m_count = positions_of(count)
+    t_count, m_count = positions_of(live, rows, frames, each, form.live)
     bm: tl.constexpr = form.bm
     bn: tl.constexpr = form.bn
     tiles_n: tl.constexpr = (form.n + bn - 1) // bn
     tile = tl.program_id(0)
-    if count.live is not None:  # noqa: SIM102  (a constant, then a number of the device)
+    if form.live:  # noqa: SIM102  (a constant, then a number of the device)
         if (tile // tiles_n) * bm >= m_count:
             return
     m = (tile // tiles_n) * bm + tl.arange(0, bm)
@@ -198,13 +195,13 @@ def _tap_conv(at, step, count, eps, form: tl.constexpr):  # noqa: C901  (conditi
         acc = tl.dot(x, y, acc, input_precision="ieee")
         if form.gated:
             up = tl.dot(x, tl.load(y_at + form.n), up, input_precision="ieee")
-        if form.norm:
+        if form.eps > 0:
             f = x.to(tl.float32)
             squares += tl.sum(f * f, 1)
     if form.early:
         gdc_launch_dependents()
-    if form.norm:
-        norm = tl.rsqrt(squares / form.c + eps)[:, None]
+    if form.eps > 0:
+        norm = tl.rsqrt(squares / form.c + form.eps)[:, None]
         acc = acc * norm
         up = up * norm
     if form.gated:
@@ -252,20 +249,41 @@ def tap_conv(
 ) -> None:
     p, m = product, extent.positions
     n, c = p.columns, p.channels
-    nothing = View(p.weight, 0)
-    r, o, s = res or nothing, out or nothing, snaked or nothing
-    data = (view.data if view is not None else None for view in (res, out, snaked))
-    places = _Places(a.data, p.weight, p.bias, *data, *(snake or (None, None)))
-    edge = extent.live is None and m % tile.m != 0
-    fast, norm = sine_is_fast(a.data.dtype), p.norm_eps > 0
+    w, live = p.weight, extent.live is not None
+    r, o, s = (view or View(w, 0) for view in (res, out, snaked))
+    places = _Places(
+        a.data,
+        w,
+        p.bias if p.bias is not None else w,
+        r.data,
+        o.data,
+        s.data,
+        *(snake if snake is not None else (w, w)),
+    )
     form = _Form(
-        n, c, p.taps, p.period or n, norm, p.gated, p.gelu, fast, edge, extent.early, tile.m, tile.n, min(tile.k, c)
+        n=n,
+        c=c,
+        taps=p.taps,
+        period=p.period or n,
+        eps=p.norm_eps,
+        gated=p.gated,
+        gelu=p.gelu,
+        bias=p.bias is not None,
+        res=res is not None,
+        out=out is not None,
+        snaked=snaked is not None,
+        fast=sine_is_fast(a.data.dtype),
+        edge=not live and m % tile.m != 0,
+        live=live,
+        early=extent.early,
+        bm=tile.m,
+        bn=tile.n,
+        bk=min(tile.k, c),
     )
     _tap_conv[(triton.cdiv(m, tile.m) * triton.cdiv(n, tile.n),)](
         places,
         _Steps(a.row, r.row, o.row, o.first, s.row, s.first, p.dilation * c),
-        extent.count,
-        p.norm_eps,
+        *extent.arguments(w),
         form,
         num_warps=tile.warps,
         num_stages=tile.stages,

@@ -36,20 +36,22 @@ class Depth(NamedTuple):
 class _Form(NamedTuple):
     c: int
     taps: int
+    eps: float
+    live: bool
     early: bool
     bm: int
     bc: int
 
 
-@triton.jit(do_not_specialize=["count"])
-def _last(s, last, out, s_row, count, form: tl.constexpr):
+@triton.jit(do_not_specialize=["rows", "frames", "each"])
+def _last(io, s_row, live, rows, frames, each, form: tl.constexpr):
     if form.early:
         gdc_wait()
-    t_count, m_count = positions_of(count)
-    if count.live is not None:  # noqa: SIM102  (a constant, then a number of the device)
+    t_count, m_count = positions_of(live, rows, frames, each, form.live)
+    if form.live:  # noqa: SIM102  (a constant, then a number of the device)
         if tl.program_id(0) * form.bm >= m_count:
             return
-    weight, bias = last
+    s, weight, bias, out = io
     taps: tl.constexpr = form.taps
     bm: tl.constexpr = form.bm
     bc: tl.constexpr = form.bc
@@ -73,26 +75,25 @@ def last_conv(s: View, weight: Tensor, bias: Tensor, out: Tensor, extent: Extent
     """`weight` [taps, channels]; `out`: all positions one after the other. Of the tile only rows and warps are used."""
     taps, c = weight.shape
     _last[(triton.cdiv(extent.positions, tile.m),)](
-        s.data,
-        (weight, bias),
-        out,
+        (s.data, weight, bias, out),
         s.row,
-        extent.count,
-        _Form(c, taps, extent.early, tile.m, triton.next_power_of_2(c)),
+        *extent.arguments(weight),
+        _Form(c, taps, 0.0, extent.live is not None, extent.early, tile.m, triton.next_power_of_2(c)),
         num_warps=tile.warps,
         launch_pdl=extent.early,
     )
 
 
-@triton.jit(do_not_specialize=["count"])
-def _depth(x, depth, out, step, count, eps, form: tl.constexpr):
+@triton.jit(do_not_specialize=["rows", "frames", "each"])
+def _depth(io, step, live, rows, frames, each, form: tl.constexpr):
     if form.early:
         gdc_wait()
-    t_count, m_count = positions_of(count)
+    t_count, m_count = positions_of(live, rows, frames, each, form.live)
     m = tl.program_id(0)
-    if count.live is not None:  # noqa: SIM102  (a constant, then a number of the device)
+    if form.live:  # noqa: SIM102  (a constant, then a number of the device)
         if m >= m_count:
             return
+    x, depth, out = io
     x_row, out_row = step
     taps: tl.constexpr = form.taps
     row = m // t_count
@@ -107,21 +108,19 @@ def _depth(x, depth, out, step, count, eps, form: tl.constexpr):
         gdc_launch_dependents()
     mean = tl.sum(acc, 0) / form.c
     d = tl.where(inside, acc - mean, 0.0)
-    y = d * tl.rsqrt(tl.sum(d * d, 0) / form.c + eps) * tl.load(depth.norm + c, mask=inside, other=0.0)
+    y = d * tl.rsqrt(tl.sum(d * d, 0) / form.c + form.eps) * tl.load(depth.norm + c, mask=inside, other=0.0)
     y += tl.load(depth.norm_bias + c, mask=inside, other=0.0)
     tl.store(out + row * out_row + t * form.c + c, y.to(out.dtype.element_ty), mask=inside)
 
 
 def depth_conv_norm(x: View, depth: Depth, extent: Extent, out: View, eps: float) -> None:
     c = depth.norm.shape[0]
+    taps = depth.weight.shape[0] // c
     _depth[(extent.positions,)](
-        x.data,
-        depth,
-        out.data,
+        (x.data, depth, out.data),
         (x.row, out.row),
-        extent.count,
-        eps,
-        _Form(c, depth.weight.shape[0] // c, extent.early, 1, triton.next_power_of_2(c)),
+        *extent.arguments(depth.weight),
+        _Form(c, taps, eps, extent.live is not None, extent.early, 1, triton.next_power_of_2(c)),
         num_warps=WARPS,
         launch_pdl=extent.early,
     )

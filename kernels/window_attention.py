@@ -68,6 +68,7 @@ class _Form(NamedTuple):
     most: int
     places: int
     precision: str
+    live: bool
     early: bool
 
 
@@ -94,34 +95,33 @@ def _attended(q, k, v, seen, form: tl.constexpr):
     return y / tl.sum(share, 1)[:, None]
 
 
-@triton.jit(do_not_specialize=["count_layer"])
-def _attend(io, turns, cache, rows, step, count_layer, form: tl.constexpr):
+@triton.jit(do_not_specialize=["rows", "frames", "layer"])
+def _attend(at, step, live, rows, frames, layer, form: tl.constexpr):
     if form.early:
         gdc_wait()
-    count, layer = count_layer
     row, head = tl.program_id(0), tl.program_id(1)
-    t_count, m_count = positions_of(count)
-    if count.live is not None:  # noqa: SIM102  (a constant, then a number of the device)
+    t_count, m_count = positions_of(live, rows, frames, 1, form.live)
+    if form.live:  # noqa: SIM102  (a constant, then a number of the device)
         if row * t_count >= m_count:
             return
-    mixed, out = io
+    mixed, out, turns, cache, state = at
     keys, values = cache  # by place: a tuple of the compiler has values of its own
     half: tl.constexpr = form.width // 2
     inner: tl.constexpr = form.heads * form.width
     kind: tl.constexpr = out.dtype.element_ty
-    slot = tl.load(rows.slots + row).to(tl.int64)
-    start = tl.load(rows.positions + slot)
-    length = tl.load(rows.lengths + row)
+    slot = tl.load(state.slots + row).to(tl.int64)
+    start = tl.load(state.positions + slot)
+    length = tl.load(state.lengths + row)
     t, j = tl.arange(0, form.most), tl.arange(0, form.places)
     d, e = tl.arange(0, half)[None, :], tl.arange(0, form.width)[None, :]
     valid = (t < t_count)[:, None]
-    at = mixed + row * step.mixed + t[:, None] * (3 * inner) + head * form.width
+    new_at = mixed + row * step.mixed + t[:, None] * (3 * inner) + head * form.width
     turn = (start + t)[:, None] * half + d
     cos = tl.load(turns.cosines + turn, mask=valid, other=0.0)
     sin = tl.load(turns.sines + turn, mask=valid, other=0.0)
-    q = _turned(at, cos, sin, valid, form)
-    ka, kb = _turned(at + inner, cos, sin, valid, form)
-    v = tl.load(at + 2 * inner + e, mask=valid, other=0.0)
+    q = _turned(new_at, cos, sin, valid, form)
+    ka, kb = _turned(new_at + inner, cos, sin, valid, form)
+    v = tl.load(new_at + 2 * inner + e, mask=valid, other=0.0)
     # The position that lies at place j once this chunk is written. The ring is added twice, as j may pass its end.
     last = start + length - 1
     lies = last - (last - j + 2 * form.ring) % form.ring
@@ -152,15 +152,17 @@ def attend_window(
     """`mixed`: of each position queries, keys, values of all heads."""
     _, _, heads, ring, width = cache.keys.shape
     precision = "ieee" if out.data.dtype == torch.float32 else "tf32"
+    live, count_rows, count_frames, _ = extent.arguments(rows.slots)
+    places = triton.next_power_of_2(ring)
     most = max(LEAST_TILE, triton.next_power_of_2(extent.frames))
     _attend[(extent.rows, heads)](
-        (mixed.data, out.data),
-        turns,
-        cache,
-        rows,
+        (mixed.data, out.data, turns, cache, rows),
         _Steps(mixed.row, out.row, cache.keys.stride(0), cache.keys.stride(1)),
-        (extent.count, layer),
-        _Form(heads, width, ring, window, most, triton.next_power_of_2(ring), precision, extent.early),
+        live,
+        count_rows,
+        count_frames,
+        layer,
+        _Form(heads, width, ring, window, most, places, precision, extent.live is not None, extent.early),
         num_warps=WARPS,
         launch_pdl=extent.early,
     )

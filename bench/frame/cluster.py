@@ -59,7 +59,7 @@ sampling_of = {}
 
 def main(argv):
     log(torch.__version__, torch.cuda.get_device_name())
-    sizes = [int(a) for a in argv if a.isdigit()] or [64, 32, 16, 8]
+    sizes = [int(a) for a in argv if a.isdigit()] or [64, 32]
     w = Predictors()
     for rows in sizes:
         for heat in (0.0, 0.9):
@@ -79,12 +79,15 @@ def main(argv):
                         log("CHECK", rows - 3, check(w, engine, rows - 3))
                     if "time" in argv:
                         log(f"TIME clusters of {cl}, {rows} rows: greedy {timed(engine, rows, 0.0):.3f}, sampled {timed(engine, rows):.3f} ms")
+                    if "chains" in argv:
+                        e = ClusterPredictor(w.shape, packed, rows, blocks_a_cluster=cl, names={"TWO_CHAINS": 1})
+                        log(f"  two chains: greedy {timed(e, rows, 0.0):.3f} ms; before: {timed(RowsPredictor(w.shape, pack_rows(w.predictor), rows), rows, 0.0):.3f}")
                     if "variants" in argv:
                         for names in ({"CHAIN_ONLY": 1}, {"STREAM_ONLY": 1}):
                             e = ClusterPredictor(w.shape, packed, rows, blocks_a_cluster=cl, cooperative=cooperative, names=names)
                             log(f"  {names}: greedy {timed(e, rows, 0.0):.3f} ms")
                     if "trace" in argv:
-                        for names in ({}, {"STREAM_ONLY": 1}):
+                        for names in ({},):
                             e = ClusterPredictor(w.shape, packed, rows, blocks_a_cluster=cl, cooperative=cooperative, places=4, names={"TRACE": 1, **names})
                             e.packed["scales"] = torch.zeros(64, device=dev, dtype=torch.int32)
                             for _ in range(3):

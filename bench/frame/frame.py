@@ -22,6 +22,7 @@ from decode_attention import reference as attend_reference
 from embed_sum import embed_frame
 from embed_sum import reference as embed_reference
 from frame_predictor import (
+    ClusterPredictor,
     LayerWeights,
     PredictorShape,
     PredictorWeights,
@@ -30,6 +31,7 @@ from frame_predictor import (
     SoloPredictor,
     layer_reference,
     pack,
+    pack_cluster,
     pack_rows,
     rotary,
     sample_reference,
@@ -152,7 +154,8 @@ class Frame:
         c = rows.c
         e = lambda *s: torch.empty(*s, device=dev, dtype=torch.bfloat16)
         self.mixed, self.att, self.both, self.act, self.y = e(c, 4096), e(c, 2048), e(c, 12288), e(c, 6144), e(c, 2048)
-        self.attention = {}
+        self.attention = {"block": 64, "stages": 2} if c > 32 else {}
+        self.ahead = (0, 0, 0, 0)                          # KB of output, gate-up, down and the next qkv asked for ahead
         self.room = Room.make(c, 8, 8 if c <= 4 else 2 if c <= 16 else 1, dev)
 
     def talker(self):
@@ -172,10 +175,12 @@ class Frame:
             else:
                 qkv, gate_up = w.folded[i]                 # norms are in the weights; their scale is applied by the next node
                 torch.mm(r.x, qkv.t(), out=self.mixed)
-                attend(self.mixed, l.q_norm, l.k_norm, *cache, x=r.x, **self.attention)
+                o_kb, gate_kb, down_kb, next_kb = self.ahead
+                attend(self.mixed, l.q_norm, l.k_norm, *cache, x=r.x, ahead=((l.output, o_kb), (gate_up, gate_kb)), **self.attention)
                 torch.addmm(r.x, self.att, l.output.t(), out=r.x)
                 torch.mm(r.x, gate_up.t(), out=self.both)
-                gate_rows(self.both, self.act, r.x)
+                following = w.folded[i + 1][0] if i + 1 < len(w.talker) else w.head
+                gate_rows(self.both, self.act, r.x, ((l.down, down_kb), (following, next_kb)))
                 torch.addmm(r.x, self.act, l.down.t(), out=r.x)
         if one:
             multiply_row(w.head, r.x, r.logits, norm=w.norm, normed=r.hidden, early=self.early)
@@ -383,9 +388,12 @@ def main(argv):
     w = Weights()
     solo = SoloPredictor(w.shape, pack(w.predictor))
     packed = pack_rows(w.predictor)
-    engines = {n: RowsPredictor(w.shape, packed, n) for n in (8, 16, 32, 64)}
+    buckets = {min(n for n in (8, 16, 32, 64) if n >= c) for c in sizes}
+    engines = {n: RowsPredictor(w.shape, packed, n) for n in sorted(buckets - {64})}
+    if 64 in buckets:
+        engines[64] = ClusterPredictor(w.shape, pack_cluster(w.predictor), 64)
     packed = pack_talker(w.talker, w.norm, w.head, w.cosines, w.sines)
-    steps = {n: TalkerStep(packed, n) for n in (8, 16)}
+    steps = {n: TalkerStep(packed, n) for n in sorted(buckets & {8, 16})}
     torch.cuda.synchronize()
     log("packed and compiled")
     table = {}

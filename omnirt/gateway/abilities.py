@@ -9,7 +9,7 @@ from omnirt.wire.plan import Plan
 
 
 def speaks(plan: Plan) -> bool:
-    """Text to speech: `/v1/audio/speech`."""
+    """Text to speech: `/v1/audio/speech`, and its socket."""
     return makes(plan, "text", "audio")
 
 
@@ -60,6 +60,7 @@ def endpoints(plan: Plan) -> list[str]:
         "/v1/chat/completions": chats,
         "/v1/completions": completes,
         "/v1/audio/speech": speaks,
+        "/v1/audio/speech/stream": speaks,
         "/v1/audio/transcriptions": hears,
     }
     return [path for path, serves in surfaces.items() if serves(plan)]

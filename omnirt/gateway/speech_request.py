@@ -172,7 +172,8 @@ def _language(fields: Fields, known: tuple[str, ...]) -> str | None:
     if value is None or value.lower() == "auto":
         return None
     if known and value.lower() not in {name.lower() for name in known}:
-        raise invalid(f"language must be Auto or one of: {', '.join(known)}.", "language")
+        names = ", ".join(name for name in known if name.lower() != "auto")
+        raise invalid(f"language must be Auto or one of: {names}.", "language")
     return value
 
 

@@ -43,6 +43,8 @@ from omnirt.gateway.utterances import (
 UNITS_MAX = 16
 """Units of text that wait to be spoken. Then nothing is read from the client until one is done."""
 FULL_RETRY_S = 5.0
+FAREWELL_S = 2.0
+"""How long a client that is told of the end may take to agree."""
 
 
 class SpeechStreams:
@@ -64,7 +66,7 @@ class SpeechStreams:
             compress=False,
             max_msg_size=max(config.socket_config_bytes_max, config.socket_text_bytes_max) + 1,
             decode_text=False,
-            timeout=config.socket_config_s,
+            timeout=FAREWELL_S,
         )
         self._open.add(socket)
         try:
@@ -154,6 +156,8 @@ class SpeechStream:
 
     async def _give_up(self) -> None:
         config, is_set = self._config, self._machine.is_set
+        if self._unit is not None and not self._unit.is_whole:
+            self._unit.abort()
         text = f"Nothing came for {config.socket_idle_s:g} s." if is_set else "session.config did not come."
         await self._out.event(error_event(Complain(text, "timeout")))
         await self._socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"timeout")

@@ -11,8 +11,13 @@ def test_only_active_rows_get_their_sum_and_are_counted(triton_device):
     from omnirt.kernels.embed_sum import EmbedRows, embed_frame, reference
 
     generator = torch.Generator().manual_seed(4)
-    normal = lambda *size: torch.randn(*size, generator=generator).bfloat16().to(triton_device)
-    number = lambda *values, kind=torch.int32: torch.tensor(values, dtype=kind, device=triton_device)
+
+    def normal(*size):
+        return torch.randn(*size, generator=generator).bfloat16().to(triton_device)
+
+    def number(*values, kind=torch.int32):
+        return torch.tensor(values, dtype=kind, device=triton_device)
+
     first, others = normal(20, 64), normal(3, 8, 64)
     rows = EmbedRows(
         codes=torch.cat([number(19, 3, 0)[:, None], number(7, 0, 1, 2, 3, 4, 5, 6, 7).view(3, 3)], 1).contiguous(),

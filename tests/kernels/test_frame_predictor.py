@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -92,3 +93,18 @@ def test_rotary_starts_without_a_turn():
 def test_mail_grows_with_the_rows():
     assert predictor.mail_words(WIDE, 64) == 64 * predictor.mail_words(WIDE, 1)
     assert 4 * predictor.mail_words(WIDE, 1) < 3 << 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [1, 8, 16, 32, 64])
+def test_the_kernels_compile_with_few_spills(rows):
+    from omnirt.kernels import cuda_module
+
+    try:
+        cuda_module._nvrtc()
+    except OSError:
+        pytest.skip("no NVRTC here")
+    several = rows > 1
+    program = predictor.RowsPredictor.program(WIDE, rows) if several else predictor.SoloPredictor.program(WIDE)
+    _, said = cuda_module.compile_source(program.source, (b"--ptxas-options=-v",))
+    assert int(re.findall(r"(\d+) bytes spill stores", said)[0]) <= 64

@@ -56,3 +56,18 @@ def test_packed_weights_have_the_places_that_the_kernel_reads(weights, bits, kin
 def test_every_row_and_every_block_has_its_mail():
     one, sixteen = talker_step.mail_words(SHAPE, 1), talker_step.mail_words(SHAPE, 16)
     assert sixteen - one == 15 * 2 * (4096 + 2048 + 2 * 2048 + 6144) // 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rows", "bits"), [(8, 16), (16, 16), (8, 8)])
+def test_the_kernel_compiles_and_keeps_everything_in_registers(rows, bits):
+    from omnirt.kernels import cuda_module
+
+    try:
+        cuda_module._nvrtc()
+    except OSError:
+        pytest.skip("no NVRTC here")
+    program = talker_step.TalkerStep.program(SHAPE, rows, bits)
+    code, said = cuda_module.compile_source(program.source, (b"--ptxas-options=-v",))
+    assert b"talker_rows" in code
+    assert "0 bytes spill stores" in said

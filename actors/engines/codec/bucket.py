@@ -136,7 +136,7 @@ class Bucket:
 
     # ------------------------------------------------------------ launches
 
-    def _add(self, name: str, run: Callable[[Tile], None], tile: Tile = NO_TILE, rows: int = 0) -> None:
+    def _add(self, name: str, run: Callable[[Tile], None], tile: Tile = NO_TILE, rows: int = 0, kind: object = None) -> None:
         kind = name
         for pattern, stands_for in _ALIKE:
             kind = pattern.sub(stands_for, kind)

@@ -10,6 +10,9 @@
 //             again has seen sums of the stage between, which its receiver sent after it had read the region.
 //
 // Compile-time: NT (tiles of 8 rows in memory: 1, 2, 4, 8), PLACES.
+#ifndef TWO_CHAINS
+#define TWO_CHAINS 0
+#endif
 constexpr int ROWS = NT * 8, SPINS = 1 << 22;
 
 __device__ __forceinline__ u32 peer(u32 at, u32 rank) {
@@ -91,80 +94,88 @@ struct Team {
     constexpr int MINE = N / 2, IN_CHUNK = chunk_pieces(N);
     constexpr int KIND = N == 64 ? 0 : N == 96 ? 2 : N == 32 ? 4 : PIECES == 16 ? 1 : 3;
     MARK(KIND, 0)
-    static_assert(PIECES % 8 == 0 && N % 16 == 0, "two slots of four pieces; a lane gets four neighbours of 16 outputs");
+    constexpr int PER = PIECES == 24 && NT == 8 ? 12 : 8, CHUNKS = PIECES / IN_CHUNK;   // a turn; of the stage
+    constexpr int LINES = NT == 8 ? 2 : 1;                 // rows of a lane
+    static_assert(PIECES % PER == 0 && N % 16 == 0 && NT >= 4, "a lane gets four neighbours of 16 outputs");
     if (w == 0 && lane == 0)
       asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(region.full)), "r"(rows * (MINE + (SQUARES ? 2 : 0)) * 4) : "memory");
-    const int r0 = (w & 3) * 16 + g, r1 = r0 + 8;
-    const u16 *from0 = row_at(min(r0, rows - 1)) + wg * (PIECES * 32) + q * 8, *from1 = row_at(min(r1, rows - 1)) + wg * (PIECES * 32) + q * 8;
-    float c[N / 2], s0[4] = {}, s1[4] = {};
-    uint4 v[2][8];                                         // rows r0 and r1 of four pieces
+    const int r0 = (w & 3) * LINES * 8 + g, r1 = LINES == 2 ? r0 + 8 : ROWS;
+    const u16 *from0 = row_at(min(r0, rows - 1)) + wg * (PIECES * 32) + q * 8, *from1 = LINES == 2 ? row_at(min(r1, rows - 1)) + wg * (PIECES * 32) + q * 8 : from0;
+    constexpr bool NARROW = N == 16 && TWO_CHAINS;                       // then one product waits for the one before: two chains
+    float c[N / 2], d[NARROW ? N / 2 : 1], sum0 = 0, sum1 = 0;
+    uint4 x[PER], y[PER];                                  // rows r0 and r1
     const u64 base = tile_at(ring + wg * (N * 64));
-    auto ask = [&](uint4 (&u)[8], int piece) {
+    // Weights are mostly there before the inputs, so they are waited for first.
+    int places[CHUNKS];
 #pragma unroll
-      for (int i = 0; i < 4; i++) u[2 * i] = peek(from0 + (piece + i) * 32), u[2 * i + 1] = peek(from1 + (piece + i) * 32);
-    };
-    auto lacks = [&](uint4 (&u)[8]) {
-      u32 most = 0;
-#pragma unroll
-      for (int i = 0; i < 8; i++) most = max(max(most, max(u[i].x, u[i].y)), max(u[i].z, u[i].w));
-      return missing(most);
-    };
-    patient1(from1 + g * 32);                              // one word of each producer; then all
+    for (int i = 0; i < CHUNKS; i++) {
+      if (!CHAIN_ONLY) wait_for(full + place, phase);
+      places[i] = place;
+      if (++place == PLACES) place = 0, phase ^= 1;
+    }
+    MARK(KIND, 3)
+    patient1(from1 + (g * (PIECES / 8)) * 32);             // one word of each producer; then all
     __syncwarp();
     MARK(KIND, 1)
-    ask(v[0], 0), ask(v[1], 4);
-#pragma unroll 1
-    for (int first = 0; first < PIECES; first += 8) {
-      int places[8];
 #pragma unroll
-      for (int slot = 0; slot < 2; slot++) {
-        uint4 (&u)[8] = v[slot];
-        int spins = 0;
-        while (lacks(u)) {
-          ask(u, first + slot * 4);
-          if (++spins > SPINS) __trap();
+    for (int first = 0; first < PIECES; first += PER) {
+      int spins = 0;
+      u32 most;
+      do {
+        most = 0;
+#pragma unroll
+        for (int i = 0; i < PER; i++) {
+          x[i] = peek(from0 + (first + i) * 32);
+          if (LINES == 2) y[i] = peek(from1 + (first + i) * 32);
         }
-        __syncwarp();
-        MARK(KIND, 2)
-        u64 tiles[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-          const int piece = slot * 4 + i;
-          if (piece % IN_CHUNK == 0) {
-            if (!CHAIN_ONLY) wait_for(full + place, phase);
-            places[piece] = place;
-            if (++place == PLACES) place = 0, phase ^= 1;
-          }
-          tiles[i] = base + places[piece / IN_CHUNK * IN_CHUNK] * (PLACE / 16) + piece % IN_CHUNK * (N * 8);
+        for (int i = 0; i < PER; i++) {
+          most = max(max(most, max(x[i].x, x[i].y)), max(x[i].z, x[i].w));
+          if (LINES == 2) most = max(max(most, max(y[i].x, y[i].y)), max(y[i].z, y[i].w));
         }
-        __syncwarp();
-        MARK(KIND, 3)
-        touch(c), touch(u);
-        group_begin();
+        if (++spins > SPINS) __trap();
+      } while (missing(most));
+      __syncwarp();
+      MARK(KIND, 2)
+      touch(c), touch(d), touch(x);
+      if (LINES == 2) touch(y);
+      group_begin();
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-          const uint4 x = u[2 * i], y = u[2 * i + 1];
-          Group<N>::multiply(c, x.x, y.x, x.y, y.y, tiles[i], first || slot || i);
-          Group<N>::multiply(c, x.z, y.z, x.w, y.w, tiles[i] + 2, 1);
-        }
-        group_commit();
-        if (SQUARES)                                       // the diagonal of x x^T
-#pragma unroll
-          for (int i = 0; i < 4; i++) {
-            const uint4 x = u[2 * i], y = u[2 * i + 1], a = make_uint4(x.x, y.x, x.y, y.y), b = make_uint4(x.z, y.z, x.w, y.w);
-            ::multiply(s0, a, x.x, x.y), ::multiply(s1, a, y.x, y.y);
-            ::multiply(s0, b, x.z, x.w), ::multiply(s1, b, y.z, y.w);
-          }
-        group_wait<0>();
-        touch(c), touch(u);
-        if (first + 8 < PIECES) ask(u, first + 8 + slot * 4);
-        if (lane == 0)
-#pragma unroll
-          for (int i = 0; i < 4; i++)
-            if ((slot * 4 + i + 1) % IN_CHUNK == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(empty + places[(slot * 4 + i) / IN_CHUNK * IN_CHUNK])) : "memory");
-        MARK(KIND, 4)
+      for (int i = 0; i < PER; i++) {
+        const u64 tile = base + places[(first + i) / IN_CHUNK] * (PLACE / 16) + (first + i) % IN_CHUNK * (N * 8);
+        const uint4 z = LINES == 2 ? y[i] : make_uint4(0, 0, 0, 0);
+        Group<N>::multiply(c, x[i].x, z.x, x[i].y, z.y, tile, first || i);
+        if constexpr (NARROW) Group<N>::multiply(d, x[i].z, z.z, x[i].w, z.w, tile + 2, first || i);
+        else Group<N>::multiply(c, x[i].z, z.z, x[i].w, z.w, tile + 2, 1);
       }
+      group_commit();
+      if (SQUARES) {
+        float even = 0, odd = 0;
+#pragma unroll
+        for (int i = 0; i < PER; i++) {
+          sum0 += low(x[i].x) * low(x[i].x) + low(x[i].z) * low(x[i].z), even += high(x[i].x) * high(x[i].x) + high(x[i].z) * high(x[i].z);
+          sum0 += low(x[i].y) * low(x[i].y) + low(x[i].w) * low(x[i].w), even += high(x[i].y) * high(x[i].y) + high(x[i].w) * high(x[i].w);
+          if (LINES == 2) {
+            sum1 += low(y[i].x) * low(y[i].x) + low(y[i].z) * low(y[i].z), odd += high(y[i].x) * high(y[i].x) + high(y[i].z) * high(y[i].z);
+            sum1 += low(y[i].y) * low(y[i].y) + low(y[i].w) * low(y[i].w), odd += high(y[i].y) * high(y[i].y) + high(y[i].w) * high(y[i].w);
+          }
+        }
+        sum0 += even, sum1 += odd;
+      }
+      group_wait<0>();
+      touch(c), touch(d), touch(x);
+      if (LINES == 2) touch(y);
+      MARK(KIND, 4)
     }
+    if constexpr (NARROW)
+#pragma unroll
+      for (int i = 0; i < N / 2; i++) c[i] += d[i];
+    if (lane == 0)
+#pragma unroll
+      for (int i = 0; i < CHUNKS; i++) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(empty + places[i])) : "memory");
+    if (SQUARES)
+#pragma unroll
+      for (int o = 1; o < 4; o *= 2) sum0 += __shfl_xor_sync(~0u, sum0, o), sum1 += __shfl_xor_sync(~0u, sum1, o);
     // The first warpgroup adds both shares of rows r0, the second those of r1.
     float4 *give = desk + w * 192 + lane;
     const float4 *take = desk + (w ^ 4) * 192 + lane;
@@ -174,9 +185,8 @@ struct Team {
       give[j * 32] = wg ? make_float4(c[o], c[o + 1], c[o + 4], c[o + 5]) : make_float4(c[o + 2], c[o + 3], c[o + 6], c[o + 7]);
     }
     const u32 barrier = shared_at(region.full);
-    if (SQUARES && q == g >> 1) {
+    if (SQUARES && q == 0) {
       const u32 at = squares + ((rank * 2 + wg) * ROWS + r0) * 4;
-      const float sum0 = g & 1 ? s0[1] : s0[0], sum1 = g & 1 ? s1[3] : s1[2];
       if (r0 < rows) {
         send1(at + far, barrier + far, sum0);
         asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(sum0) : "memory");
@@ -187,7 +197,7 @@ struct Team {
       }
     }
     asm volatile("bar.sync %0, 64;" ::"r"(2 + (w & 3)) : "memory");
-    const int row = wg ? r1 : r0;
+    const int row = wg ? r1 : r0;                          // with one row a lane the first has all
     if (row < rows) {
       const u32 at = region.at + (rank * ROWS + row) * STRIDE * 4;
 #pragma unroll

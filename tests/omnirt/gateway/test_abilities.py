@@ -12,15 +12,16 @@ from omnirt.wire.plan import EdgePlan, Plan, StagePlan
 
 PIPELINES = Path(__file__).parents[3] / "pipelines"
 SPEECH, CHAT = "/v1/audio/speech", "/v1/chat/completions"
+SOCKET = "/v1/audio/speech/stream"
 COMPLETIONS, TRANSCRIPTIONS = "/v1/completions", "/v1/audio/transcriptions"
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("voice", [CHAT, COMPLETIONS, SPEECH, TRANSCRIPTIONS]),
-        ("speech", [SPEECH]),
-        ("tone", [SPEECH]),
+        ("voice", [CHAT, COMPLETIONS, SPEECH, SOCKET, TRANSCRIPTIONS]),
+        ("speech", [SPEECH, SOCKET]),
+        ("tone", [SPEECH, SOCKET]),
         ("echo", [COMPLETIONS]),
     ],
 )

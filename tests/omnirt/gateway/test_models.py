@@ -14,7 +14,7 @@ def test_every_name_is_an_entry(gateway):
         assert entry["created"] > 1_600_000_000
         assert entry["omnirt"]["modalities"] == {"input": ["text"], "output": ["audio"]}
         assert entry["omnirt"]["voices"] == ["heart", "deep"]
-        assert entry["omnirt"]["endpoints"] == ["/v1/audio/speech"]
+        assert entry["omnirt"]["endpoints"] == ["/v1/audio/speech", "/v1/audio/speech/stream"]
 
 
 @pytest.mark.parametrize("path", ["org/voice", "org%2Fvoice", "speech"])
@@ -39,6 +39,7 @@ def test_a_model_tells_every_surface_that_it_serves(make_gateway):
         "/v1/chat/completions",
         "/v1/completions",
         "/v1/audio/speech",
+        "/v1/audio/speech/stream",
         "/v1/audio/transcriptions",
     ]
     assert gateway.ask("GET", "/v1/audio/models").json()["models"][0] == {"id": "voice", "name": "voice"}

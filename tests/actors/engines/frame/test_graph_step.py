@@ -12,8 +12,14 @@ torch = pytest.importorskip("torch")
 
 from omnirt.actors.engines.frame.graph_step import GraphStep, buckets_of, other_bytes, sizes_of  # noqa: E402
 from omnirt.actors.engines.frame.step import Piece  # noqa: E402
-from omnirt.kernels.frame_layout import DecoderShape, FrameRows, FrameShape, FrameWeights  # noqa: E402
-from omnirt.kernels.frame_layout import LayerWeights, PredictorWeights  # noqa: E402
+from omnirt.kernels.frame_layout import (  # noqa: E402  # noqa: E402
+    DecoderShape,
+    FrameRows,
+    FrameShape,
+    FrameWeights,
+    LayerWeights,
+    PredictorWeights,
+)
 from omnirt.kernels.frame_reference import PlainStep  # noqa: E402
 
 INNER = DecoderShape(width=1024, feed=3072, layers=5, heads=16, kv_heads=8, head=128, eps=1e-6, theta=1e6)
@@ -73,7 +79,9 @@ def made_weights(shape, device="cpu", kind=torch.float32):
         return (torch.randn(*size, generator=draws) / size[-1] ** 0.5).to(device, kind)
 
     def layer(s):
-        ones = lambda n: torch.ones(n, device=device, dtype=kind)
+        def ones(n):
+            return torch.ones(n, device=device, dtype=kind)
+
         wide, inner = (s.heads + 2 * s.kv_heads) * s.head, s.heads * s.head
         mixed = matrix(wide, s.width), ones(s.head), ones(s.head), matrix(s.width, inner)
         return LayerWeights(
