@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from omnirt.clock import NS
 
-SIZES = (1, 2, 4, 8)
+SIZES = (1, 2, 4, 8, 16)
 """Frames of the first, second, ... chunk; the last one repeats."""
 GUARD_S = 0.06
 """Lead that is never given away: a chunk still has to be decoded and to travel."""

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from omnirt.actors.engines.codec.form import Snapshot
     from omnirt.kernels.codec_layout import CodecShape
 
-CALLS_MAX = 4
+CHUNK_SAMPLES_MAX = 30_720
+"""16 frames at full size, 61,440 bytes. What is longer leaves in several chunks."""
+CALLS_MAX = 8
 """Under way at a time; with more, the samples of the first would only be late."""
 
 
@@ -60,6 +62,7 @@ class _Voice:
         self.unheard = 0
         """How many frames of them lead in."""
         self.started = False
+        self.heard = False
         self.closed = False
         self.calls = 0
         """Under way."""
@@ -96,9 +99,11 @@ class Codec(EngineStage):
         self._of(request).closed = True
 
     def step(self, ctx: Context, rows: list[Request]) -> list[Emission]:
-        self._collect(wait=False)
+        # Of a call that opens an answer the samples are waited for, here and not where it was launched: in between the
+        # talker of the same process has launched its next frame, so the device has work when this one is done.
+        self._collect(wait=any(not voice.heard for _, voices in self._calls for voice in voices))
         self._launch(rows)
-        return [emission for request in rows if (emission := self._say(request)) is not None]
+        return [emission for request in rows for emission in self._say(request)]
 
     def forget(self, ctx: Context, request: Request) -> None:
         voice, request.state = request.state, None
@@ -153,26 +158,30 @@ class Codec(EngineStage):
         return sum(len(codes) for voice in waiting for codes in voice.waiting) >= self.options.call_frames
 
     def _collect(self, *, wait: bool) -> None:
-        """Samples of the calls that are done, or of the oldest one in any case."""
+        """Samples of the calls that are done; of all of them, if need be."""
         while self._calls and (wait or self._calls[0][0].ready()):
             call, voices = self._calls.popleft()
             for voice, samples in zip(voices, call.samples(), strict=True):
                 voice.calls -= 1
+                voice.heard = True
                 voice.done.append(samples)
-            wait = False
 
-    def _say(self, request: Request) -> Emission | None:
+    def _say(self, request: Request) -> list[Emission]:
         voice = self._of(request)
-        payload = None
+        said: list[Emission] = []
         if voice.done:
             samples = voice.done[0] if len(voice.done) == 1 else np.concatenate(voice.done)
             voice.done = []
-            payload = Pcm(to_int16(samples), self._decoder.sample_rate) if len(samples) else None
+            pcm = to_int16(samples)
+            said = [
+                Emission(request, "audio", Pcm(pcm[start : start + CHUNK_SAMPLES_MAX], self._decoder.sample_rate))
+                for start in range(0, len(pcm), CHUNK_SAMPLES_MAX)
+            ]
         if voice.is_over:
-            return Emission(request, "audio", payload, end=True)
-        if payload is None and not voice.waiting and not voice.calls:
-            return None  # it sleeps until more frames come
-        return Emission(request, "audio", payload)
+            return [*said, Emission(request, "audio", None, end=True)]
+        if not said and not voice.waiting and not voice.calls:
+            return []  # it sleeps until more frames come
+        return said or [Emission(request, "audio", None)]
 
 
 def load_decoder(options: CodecOptions, device: str, threads: int, report: Callable[[str], None]) -> StreamingDecoder:

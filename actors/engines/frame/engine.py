@@ -63,13 +63,14 @@ class _Launch(NamedTuple):
 
 class FrameEngine:
     def __init__(self, step: FrameStep, *, ahead: int | None = None, first_ahead: int | None = None) -> None:
-        """`ahead`: frames that the device may be before the host; None: 2 on a GPU, 0 on a processor, where a frame is
-        over when its call returns. `first_ahead`: the same where a sequence's first frame is awaited; 1 keeps the
+        """`ahead`: frames that the device may be before the host; None: 1 on a GPU (the host needs less time than a
+        frame, and whoever joins waits for all that are launched), 0 on a processor, where a frame is over when its
+        call returns. `first_ahead`: the same where a sequence's first frame is awaited; 1 keeps the
         device busy in the meantime, and what is launched for the first packet comes after one more frame; None: 0
         while a few rows run, 1 where more do, because somebody's first frame is in every other step then."""
         state = step.state
         self._step, self._state = step, state
-        self._ahead = ahead if ahead is not None else 2 if state.x.is_cuda else 0
+        self._ahead = ahead if ahead is not None else int(state.x.is_cuda)
         self._first_ahead = first_ahead
         self.rows_max = step.buckets[-1]
         self.positions_max = state.tables.shape[1] * PAGE

@@ -1,7 +1,8 @@
 // The inner passes for up to 64 rows, by pairs of blocks. See pair_stage.cuh. Block b finishes the b-th 128th of every
 // stage's outputs. It keeps its 8 places of the residual in registers, rounded to bfloat16 at each addition.
 // Norms are multiplied into the weights; the sum of squares is made from the inputs as they pass.
-// Attention: one row and key/value head for each pair of warps; the cache lies in global memory and is fetched a layer ahead.
+// Attention: one row and key/value head for each pair of warps; the cache lies in global memory and is fetched a layer
+// ahead.
 constexpr int KEPT = PASSES - 1, ITEMS = 4;
 static_assert(HID == 1024 && FFN == 3072 && WIDTH == 2048 && WARPS == 8 && PART == 2048 && CODES == 2048,
               "cut for these");
@@ -95,13 +96,13 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS +
             g,
             q,
             w >> 2,
-            (b & 1),
+            b & 1,
             0,
             0,
             peer(shared_at(room), (b & 1) ^ 1) - shared_at(room)};
   Region even{shared_at(even_room), sums, 0, (const float *)even_room},
       odd{shared_at(odd_room), sums + 1, 0, (const float *)odd_room};
-  const int rank = (b & 1), own_row = tid >> 1, own_column = b * 8 + (tid & 1) * 4;
+  const int rank = b & 1, own_row = tid >> 1, own_column = b * 8 + (tid & 1) * 4;
   const bool owns = tid < 128 && own_row < rows;
   uint2 kept = {0, 0};      // four places of the residual
   auto own = [&](u32 to) {  // adds a stage's sums to it
@@ -132,8 +133,8 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS +
       if (pass == 1)
         code = a.codes[row * 16];
       else {
-        code = await1(
-            mail(code_mail + ((pass - 2) * rows + row) * 2));  // also when forced: it says that the logits were read
+        // Also when forced: it says that the logits were read, and so the region that the next sums go to.
+        code = await1(mail(code_mail + ((pass - 2) * rows + row) * 2));
         if (a.forced) code = a.codes[row * 16 + pass - 1];
       }
       return a.tables + ((size_t)(pass - 1) * CODES + (code & (CODES - 1))) * HID;

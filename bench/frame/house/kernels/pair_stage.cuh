@@ -1,5 +1,4 @@
-// A stage of a one-launch decoder for up to 64 rows: y[row, n] = sum_k x[row, k] W[n, k], by pairs of blocks (clusters of
-// two).
+// A stage of a one-launch decoder for up to 64 rows: y[row, n] = sum_k x[row, k] W[n, k], by pairs of blocks.
 //
 //   split     a block of a pair has half of k for all outputs of the pair (so it reads half of the rows' inputs), a
 //             warpgroup half of that. The warpgroups add their sums, and the block sends the other block its outputs:
