@@ -227,22 +227,25 @@ def tune(form: KernelForm) -> None:
     torch.cuda.synchronize()
     log("compiled")
     for label, bucket, step in jobs:
-        cold = bucket.size.rows * bucket.size.frames <= 16
-        base = timed(graph_of(lambda: [flush.zero_() for _ in range(4)]).replay, 5) if cold else 0.0
-        found = []
-        for tile in dict.fromkeys([step.tile, *candidates(step)]):
-            if attempt(step, tile):
+        compare(label, step, flush if bucket.size.rows * bucket.size.frames <= 16 else None)
 
-                def four(step: Step = step, tile: Tile = tile, cold: bool = cold) -> None:
-                    for _ in range(4):
-                        step.run(tile)
-                        if cold:
-                            flush.zero_()
 
-                found.append(((timed(graph_of(four).replay, 5) - base) * 250, tile))
-        found.sort(key=lambda x: x[0])
-        now = next(t for t, tile in found if tile == step.tile)
-        log(f"{label}: now {now:.1f}; " + ", ".join(f"{t:.1f} {tuple(vars(c).values())}" for t, c in found[:3]))
+def compare(label: str, step: Step, flush: torch.Tensor | None) -> None:
+    """Tiles of one step by time, in microseconds; `flush`: what sweeps the weights out of the cache."""
+
+    def four(tile: Tile | None) -> None:
+        for _ in range(4):
+            if tile is not None:
+                step.run(tile)
+            if flush is not None:
+                flush.zero_()
+
+    base = timed(graph_of(lambda: four(None)).replay, 5) if flush is not None else 0.0
+    tiles = [tile for tile in dict.fromkeys([step.tile, *candidates(step)]) if attempt(step, tile)]
+    times = [((timed(graph_of(lambda t=tile: four(t)).replay, 5) - base) * 250, vars(tile)) for tile in tiles]
+    found = sorted(times, key=lambda time: time[0])
+    now = next(us for us, tile in found if tile == vars(step.tile))
+    log(f"{label}: now {now:.1f}; " + ", ".join(f"{us:.1f} {tuple(tile.values())}" for us, tile in found[:3]))
 
 
 def attempt(step: Step, tile: Tile) -> bool:

@@ -5,7 +5,8 @@
 A step encodes at most one recording, so that others in the process wait for no more than that; who sent the same one is
 answered with it. A request is only ever given the voice of the recording it brought itself.
 
-Params: `x_vector_only_mode`: the embedding of the speaker alone, without the recording's codes.
+Params: `x_vector_only_mode`: the embedding of the speaker alone, without the recording's codes. `reference_samples`:
+how many samples there will be; without it a recording is whole when the request's input ends.
 """
 
 from __future__ import annotations
@@ -69,9 +70,11 @@ class ReferenceOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Row:
     """A request: its recording as far as it has come, and what it is looked up by once it is whole."""
 
-    def __init__(self, recording: Recording, with_codes: bool) -> None:
+    def __init__(self, recording: Recording, with_codes: bool, expected: int) -> None:
         self.recording: Recording | None = recording
         self.with_codes = with_codes
+        self.missing = expected
+        """Samples that are still to come, where the request says how many there are."""
         self.samples: np.ndarray | None = None
         self.rate = 0
         self.key = ""
@@ -118,13 +121,21 @@ class Reference(EngineStage):
         }
 
     def admit(self, ctx: Context, chunk: Chunk) -> None:
-        recording = self._of(chunk.request).recording
-        assert recording is not None, "input behind its end"
+        row = self._of(chunk.request)
+        assert row.recording is not None, "input behind its end"
         pcm: Pcm = chunk.payload
-        recording.add(pcm.samples, pcm.rate, pcm.clip)
+        row.recording.add(pcm.samples, pcm.rate, pcm.clip)
+        if row.missing > 0:
+            row.missing -= pcm.samples.size
+            if row.missing <= 0:  # the text may still be written: it need not wait for that
+                self._whole(chunk.request, row)
 
     def close(self, ctx: Context, request: Request) -> None:
         row = self._of(request)
+        if row.recording is not None:
+            self._whole(request, row)
+
+    def _whole(self, request: Request, row: _Row) -> None:
         assert row.recording is not None
         samples, row.rate = row.recording.samples(), row.recording.rate
         row.samples, row.recording = samples, None
@@ -155,7 +166,9 @@ class Reference(EngineStage):
         if request.state is None:
             options: ReferenceOptions = self.options
             alone = _flag(request, ALONE)
-            request.state = _Row(Recording(options.seconds_min, options.seconds_max), not alone)
+            expected = request.params.get("reference_samples", 0)
+            recording = Recording(options.seconds_min, options.seconds_max)
+            request.state = _Row(recording, not alone, expected if isinstance(expected, int) else 0)
         return request.state
 
     def _encode(self, row: _Row) -> SpeakerVoice:

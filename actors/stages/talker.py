@@ -74,9 +74,14 @@ class TalkerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Row:
     """A request: what it brought, and its answer once that has begun."""
 
-    def __init__(self, wished: TalkerWishes, sampling: FrameSampling, incoming: IncomingText, chunks: Chunks) -> None:
+    def __init__(
+        self, wished: TalkerWishes, sampling: FrameSampling, incoming: IncomingText | None, chunks: Chunks
+    ) -> None:
         self.wishes, self.sampling = wished, sampling
         self.incoming, self.chunks = incoming, chunks
+        """`incoming`: None for a text that is only spoken once all of it is there."""
+        self.text: list[str] = []
+        """Of such a text, what there is."""
         self.ids: list[int] = []
         self.closed = False
         self.voice: SpeakerVoice | None = None
@@ -119,6 +124,8 @@ class Talker(EngineStage):
         if isinstance(chunk.payload, SpeakerVoice):
             embedding, codes = chunk.payload.embedding, chunk.payload.codes
             row.voice = SpeakerVoice(np.array(embedding), np.array(codes, np.int32))
+        elif row.incoming is None:
+            row.text.append(chunk.payload.text)
         else:
             self._take(row, row.incoming.push(chunk.payload.text), last=False)
         self._prepare(row)
@@ -126,7 +133,7 @@ class Talker(EngineStage):
     def close(self, ctx: Context, request: Request) -> None:
         row = self._of(request)
         row.closed = True
-        self._take(row, row.incoming.end(), last=True)
+        self._take(row, self._whole(row) if row.incoming is None else row.incoming.end(), last=True)
         self._prepare(row)
 
     def step(self, ctx: Context, rows: list[Request]) -> list[Emission]:
@@ -150,18 +157,26 @@ class Talker(EngineStage):
             sizes = self.options.chunk_frames
             if wished.first_chunk:
                 sizes = (wished.first_chunk, *sizes[1:])
-            incoming = self._speaker.tokens.incoming()
+            incoming = self._speaker.tokens.incoming() if self._speaker.streams(wished) else None
             request.state = _Row(wished, sampling, incoming, Chunks(sizes, self._speaker.frame_s))
         return request.state
 
     # ------------------------------------------------------------ before an answer
 
+    def _whole(self, row: _Row) -> list[int]:
+        try:
+            return self._speaker.tokens.text("".join(row.text), self.options.frames_max)
+        except TooLongError:
+            raise self._too_long() from None
+
+    def _too_long(self) -> InvalidRequest:
+        most = self.options.frames_max
+        return InvalidRequest(f"the text has more than {most} tokens: say it in parts", param="input")
+
     def _take(self, row: _Row, ids: list[int], *, last: bool) -> None:
         row.tokens += len(ids)
         if row.tokens > self.options.frames_max:
-            raise InvalidRequest(
-                f"the text has more than {self.options.frames_max} tokens: say it in parts", param="input"
-            )
+            raise self._too_long()
         if row.prompt is None and row.sequence is None:
             row.ids += ids
         elif ids or last:

@@ -155,7 +155,6 @@ class Frame:
         e = lambda *s: torch.empty(*s, device=dev, dtype=torch.bfloat16)
         self.mixed, self.att, self.both, self.act, self.y = e(c, 4096), e(c, 2048), e(c, 12288), e(c, 6144), e(c, 2048)
         self.attention = {"block": 64, "stages": 2} if c > 32 else {}
-        self.ahead = (0, 0, 0, 0)                          # KB of output, gate-up, down and the next qkv asked for ahead
         self.room = Room.make(c, 8, 8 if c <= 4 else 2 if c <= 16 else 1, dev)
 
     def talker(self):
@@ -175,12 +174,10 @@ class Frame:
             else:
                 qkv, gate_up = w.folded[i]                 # norms are in the weights; their scale is applied by the next node
                 torch.mm(r.x, qkv.t(), out=self.mixed)
-                o_kb, gate_kb, down_kb, next_kb = self.ahead
-                attend(self.mixed, l.q_norm, l.k_norm, *cache, x=r.x, ahead=((l.output, o_kb), (gate_up, gate_kb)), **self.attention)
+                attend(self.mixed, l.q_norm, l.k_norm, *cache, x=r.x, **self.attention)
                 torch.addmm(r.x, self.att, l.output.t(), out=r.x)
                 torch.mm(r.x, gate_up.t(), out=self.both)
-                following = w.folded[i + 1][0] if i + 1 < len(w.talker) else w.head
-                gate_rows(self.both, self.act, r.x, ((l.down, down_kb), (following, next_kb)))
+                gate_rows(self.both, self.act, r.x)
                 torch.addmm(r.x, self.act, l.down.t(), out=r.x)
         if one:
             multiply_row(w.head, r.x, r.logits, norm=w.norm, normed=r.hidden, early=self.early)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import math
 import signal
 import socket
@@ -115,7 +116,7 @@ async def _serve(plan: Plan, config: GatewayConfig, listener: socket.socket) -> 
             loop.add_signal_handler(number, stopper)
         head.start()
         runner = await serve(build(head, config), listener, CLOSE_S)
-        head.on_ready(lambda: _banner(plan, listener, (monotonic_ns() - started_ns) / NS))
+        head.on_ready(lambda: _on_ready(plan, listener, (monotonic_ns() - started_ns) / NS))
         status: int = await head.finished
     finally:
         if runner is not None:
@@ -159,6 +160,13 @@ def _draining(state: ServiceState, limit_s: float) -> str:
     count = f"{state.running} request{'' if state.running == 1 else 's'} running"
     waiting = f", {state.waiting} waiting" if state.waiting else ""
     return f"draining: {count}{waiting}, {limit_s:g} s at most; ctrl-c once more to stop at once"
+
+
+def _on_ready(plan: Plan, listener: socket.socket, seconds: float) -> None:
+    # What was loaded stays: keep the collector from walking through it, which would hold up every stream.
+    gc.collect()
+    gc.freeze()
+    _banner(plan, listener, seconds)
 
 
 def _banner(plan: Plan, listener: socket.socket, seconds: float) -> None:

@@ -168,10 +168,12 @@ def _tuned(fields: Fields, honoured: Collection[str]) -> dict[str, Any]:
 
 
 def _language(fields: Fields, known: tuple[str, ...]) -> str | None:
+    """By name or code; the region behind a code (`en-GB`, `zh_CN`) is no matter here."""
     value = text(fields, "language")
     if value is None or value.lower() == "auto":
         return None
-    if known and value.lower() not in {name.lower() for name in known}:
+    names = {name.lower() for name in known}
+    if known and not names & {value.lower(), value.lower().replace("_", "-").partition("-")[0]}:
         names = ", ".join(name for name in known if name.lower() != "auto")
         raise invalid(f"language must be Auto or one of: {names}.", "language")
     return value

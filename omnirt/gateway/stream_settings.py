@@ -21,6 +21,8 @@ from omnirt.gateway.text_split import GRANULARITIES
 
 DEFAULT_FORMAT = "wav"
 """As clients of this protocol expect; not that of the API's other surface."""
+LATE_TEXT = "non_streaming_mode"
+"""The parameter of stages that could wait for all of the text."""
 
 
 class Settings(Struct, frozen=True):
@@ -46,6 +48,9 @@ class StreamSettings:
         given = flat(fields)
         granularity = choice(given, "split_granularity", GRANULARITIES) or "none"
         is_streamed = flag(given, "stream_audio") or False
+        if LATE_TEXT in facts.honoured:
+            # Whoever sends text in pieces wants speech before the last one.
+            given = {LATE_TEXT: False} | given
         asked = parse_settings(given, self._pipeline.rules(facts, DEFAULT_FORMAT))
         with ExitStack() as stack:
             share = stack.enter_context(self._core.recordings.share())

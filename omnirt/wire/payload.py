@@ -145,7 +145,7 @@ class Transcript(Payload, frozen=True):
 
 
 class CodecFrames(Payload, frozen=True):
-    """RVQ codes, one row per codec frame. `codes`: [F, Q] integers. The first `unheard` frames only lead the decoder in;
+    """RVQ codes, a row for each codec frame. `codes`: [F, Q] integers. The first `unheard` frames lead the decoder in;
     their sound is not part of the output."""
 
     codes: np.ndarray

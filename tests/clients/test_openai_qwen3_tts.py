@@ -5,6 +5,7 @@ What comes out is noise; its lengths, its order and what it depends on are those
 
 import base64
 import io
+import itertools
 import wave
 from concurrent.futures import ThreadPoolExecutor
 
@@ -40,6 +41,12 @@ def as_url(data):
     return "data:audio/wav;base64," + base64.b64encode(data).decode()
 
 
+def alike(one, other):
+    """But for the last bit: how the decoder's pieces are cut depends on time, and its sums round with the cut."""
+    left, right = (np.frombuffer(data, "<i2").astype(int) for data in (one, other))
+    return len(left) == len(right) and np.abs(left - right).max() <= 1
+
+
 @pytest.fixture
 def speaker(speaker_server, connect):
     return connect(speaker_server)
@@ -58,14 +65,12 @@ def test_the_same_request_has_the_same_answer_alone_and_among_others(speaker):
     alone = [say(speaker, f"Text number {at}.", seed=at) for at in range(4)]
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(lambda at: say(speaker, f"Text number {at}.", seed=at), range(4)))
-    for one, other in zip(alone, together, strict=True):
-        left, right = (np.frombuffer(data, "<i2").astype(int) for data in (one, other))
-        assert np.abs(left - right).max() <= 1
+    assert all(alike(one, other) for one, other in zip(alone, together, strict=True))
 
 
 def test_text_voice_language_instructions_and_seed_all_matter(speaker):
     first = say(speaker)
-    assert first == say(speaker)
+    assert alike(first, say(speaker))
     others = [
         say(speaker, "Another text."),
         say(speaker, voice="ryan"),
@@ -74,8 +79,7 @@ def test_text_voice_language_instructions_and_seed_all_matter(speaker):
         say(speaker, seed=6),
         say(speaker, temperature=0.3),
     ]
-    assert first not in others
-    assert len(set(others)) == len(others)
+    assert not any(alike(one, other) for one, other in itertools.combinations([first, *others], 2))
 
 
 def test_audio_streams_and_the_first_packet_is_one_frame(speaker):
@@ -112,11 +116,13 @@ def test_what_is_wrong_is_a_400_that_names_the_field(speaker, extra, param):
 def test_a_recording_lends_its_voice(clone):
     first = say(clone, voice="default", ref_audio=as_url(recording(220)), ref_text="What is said there.")
     assert len(first) == FRAMES * FRAME_BYTES
-    assert first == say(clone, voice="default", ref_audio=as_url(recording(220)), ref_text="What is said there.")
-    assert first != say(clone, voice="default", ref_audio=as_url(recording(330)), ref_text="What is said there.")
+    again = say(clone, voice="default", ref_audio=as_url(recording(220)), ref_text="What is said there.")
+    assert alike(first, again)
+    other = say(clone, voice="default", ref_audio=as_url(recording(330)), ref_text="What is said there.")
+    assert not alike(first, other)
     alone = say(clone, voice="default", ref_audio=as_url(recording(220)), x_vector_only_mode=True)
     assert len(alone) == FRAMES * FRAME_BYTES
-    assert alone != first
+    assert not alike(alone, first)
 
 
 def test_a_clone_without_its_recording_or_its_text_says_what_is_missing(clone):
@@ -139,21 +145,20 @@ def test_an_uploaded_voice_speaks_like_its_recording(clone, clone_server):
     )
     assert made["name"] == "ada"
     spoken = say(clone, voice="ada")
-    assert spoken == say(clone, voice="default", ref_audio=as_url(data), ref_text="What is said there.")
+    assert alike(spoken, say(clone, voice="default", ref_audio=as_url(data), ref_text="What is said there."))
     clone.delete(f"/audio/voices/{made['id']}", cast_to=object)
     with pytest.raises(openai.BadRequestError):
         say(clone, voice="ada")
 
 
 def test_sixteen_clones_at_once_each_have_their_own_voice(clone):
-    hertz = [150 + 20 * at for at in range(8)]
+    hertz = [110, 180, 290, 470, 760, 1_230, 2_000, 3_200]
 
     def copy(tone):
-        return say(clone, voice="default", ref_audio=as_url(recording(tone, 1.0)), x_vector_only_mode=True)
+        return say(clone, voice="default", ref_audio=as_url(recording(tone, 1.0)), ref_text="What is said there.")
 
     alone = {tone: copy(tone) for tone in hertz}
-    assert len(set(alone.values())) == len(hertz)
+    assert not any(alike(one, other) for one, other in itertools.combinations(alone.values(), 2))
     with ThreadPoolExecutor(16) as pool:
         for tone, data in zip(hertz * 2, pool.map(copy, hertz * 2), strict=True):
-            left, right = (np.frombuffer(each, "<i2").astype(int) for each in (data, alone[tone]))
-            assert np.abs(left - right).max() <= 1
+            assert alike(data, alone[tone]), tone

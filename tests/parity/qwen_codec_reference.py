@@ -58,7 +58,6 @@ def tensors(d: dict = DECODER, seed: int = SEED) -> dict[str, np.ndarray]:
         found[f"decoder.{name}"] = (mean + rng.standard_normal(size) / fan**0.5).astype(np.float32)
 
     def conv(name: str, *size: int, fan: float) -> None:
-        """`size`: of the weight; a transposed convolution has its outputs second."""
         put(f"{name}.weight", *size, fan=fan)
 
     width, latent, hidden, half = d["codebook_dim"], d["latent_dim"], d["hidden_size"], d["codebook_dim"] // 2
@@ -175,7 +174,6 @@ def main() -> None:
     assert samples.shape == (ROWS, FRAMES * CONFIG["decode_upsample_rate"])
     rounded = [[float(f"{value:.9g}") for value in row] for row in samples]
     GOLDEN.write_text(json.dumps({"codes": codes().tolist(), "samples": rounded}) + "\n")
-    print(f"deviation {samples.std():.3f}, largest {abs(samples).max():.3f}, {GOLDEN.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

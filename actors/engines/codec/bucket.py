@@ -136,11 +136,11 @@ class Bucket:
 
     # ------------------------------------------------------------ launches
 
-    def _add(self, name: str, run: Callable[[Tile], None], tile: Tile = NO_TILE, rows: int = 0, kind: object = None) -> None:
+    def _add(self, name: str, run: Callable[[Tile], None], tile: Tile = NO_TILE, rows: int = 0) -> None:
         kind = name
         for pattern, stands_for in _ALIKE:
             kind = pattern.sub(stands_for, kind)
-        whole = not tile.m or rows % tile.m == 0
+        whole = self.live or not tile.m or rows % tile.m == 0
         self.steps.append(Step(name, run, tile, rows, (kind, tile, whole, self.live, self.early)))
 
     def _product(

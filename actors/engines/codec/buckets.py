@@ -153,7 +153,7 @@ class KernelForm:
         return Host(inputs, samples, inputs.numpy())
 
     def _compile(self, device: str) -> None:
-        """Each kernel once (of rows of length 0), on several threads: where nothing is in the compiler's cache this is most of the start."""
+        """Each kernel once (for rows of length 0), on several threads: most of a start that finds none compiled."""
         distinct = {step.key: step for bucket in self.buckets for step in bucket.steps}
 
         def run(step: Step) -> None:

@@ -1,7 +1,7 @@
 """Where everything between two layers lies in one work memory, for a size of call. Pure.
 
-All sizes share the memory, as nothing lives there between calls. A history and the positions behind it are one place, so
-that a convolution reads them as one.
+All sizes share the memory, as nothing lives there between calls. A history and the positions behind it are one place,
+so that a convolution reads them as one.
 """
 
 from __future__ import annotations

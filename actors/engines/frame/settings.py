@@ -29,9 +29,7 @@ class RowSettings:
         self._active_rows: list[int] = []
 
     def join(self, row: int, sampling: FrameSampling, pages: list[int]) -> None:
-        table = np.zeros_like(self._ours["tables"][row])
-        table[: len(pages)] = pages
-        self._set("tables", row, table)
+        self._set_table(row, pages)
         self._set("penalty", row, sampling.repetition_penalty)
         self._set("least", row, _NEVER if sampling.ignore_stop else sampling.frames_min)
         self._draw("first", row, sampling.temperature, sampling.top_k, sampling.top_p)
@@ -42,7 +40,7 @@ class RowSettings:
 
     def leave(self, row: int) -> None:
         """Whatever the row still writes must not reach pages that were its own."""
-        self._set("tables", row, np.zeros_like(self._ours["tables"][row]))
+        self._set_table(row, [])
 
     def set_lines(self, row: int, lines: int) -> None:
         self._set("lines", row, max(1, lines))  # also of a row that has none yet, the device looks one up
@@ -66,12 +64,18 @@ class RowSettings:
         self._set(f"{which}.top_k", row, min(top_k, _NEVER))
         self._set(f"{which}.top_p", row, top_p)
 
-    def _set(self, name: str, row: int, value: float | np.ndarray) -> None:
+    def _set(self, name: str, row: int, value: float) -> None:
         ours = self._ours[name]
-        kept = ours[row].copy()
+        kept = ours.item(row)
         ours[row] = value
-        if not np.array_equal(ours[row], kept):
+        if ours.item(row) != kept:
             self._changed.add(name)
+
+    def _set_table(self, row: int, pages: list[int]) -> None:
+        table = self._ours["tables"][row]
+        table[: len(pages)] = pages
+        table[len(pages) :] = 0
+        self._changed.add("tables")
 
 
 def send(theirs: Tensor, ours: np.ndarray) -> None:

@@ -44,7 +44,8 @@ def voices(config: Qwen3TtsConfig) -> list[dict[str, Any]]:
 
 def facts(config: Qwen3TtsConfig) -> dict[str, Any]:
     """What a checkpoint adds to the facts of its stage (see `Stage.facts`)."""
-    said: dict[str, Any] = {"languages": languages(config), "task_types": [config.task]}
+    codes = [code for code, name in ALIASES.items() if name in config.languages]
+    said: dict[str, Any] = {"languages": languages(config) + codes, "task_types": [config.task]}
     if config.speakers and config.task == "custom_voice":
         said |= {"voices": voices(config), "default_voice": default_speaker(config)}
     return said | ({"cloning": True} if config.task == "base" else {})

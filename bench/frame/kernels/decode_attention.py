@@ -18,7 +18,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from weights_ahead import Ahead, fetch_ahead, split_ahead
 
 D = 128
 
@@ -69,14 +68,10 @@ def _turned(at, norm, cosine, sine, by):
 
 @triton.jit(do_not_specialize=["FIXED"])
 def _attend(mixed, q_norm, k_norm, cosines, sines, keys, values, positions, out, part_mixed, part_weights, counts,
-            x, LENGTH, FIXED, H: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr, STAGES: tl.constexpr, next0, next1,
-            KB0: tl.constexpr, KB1: tl.constexpr, WARPS: tl.constexpr, FETCH: tl.constexpr):
+            x, LENGTH, FIXED, H: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr, STAGES: tl.constexpr):
     c, h, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     d, two = tl.arange(0, 64), tl.arange(0, 16)          # two real query rows, padded to the tensor core's least
     base = (c * H + h).to(tl.int64) * LENGTH * 128
-    if FETCH > 0:                                        # the cache starts to come before the queries are there
-        fetch_ahead(keys + base + part * FETCH * 128, FETCH // 4, 0, 1, 32 * WARPS)
-        fetch_ahead(values + base + part * FETCH * 128, FETCH // 4, 0, 1, 32 * WARPS)
     n = FIXED
     if FIXED < 0:
         n = tl.load(positions + c).to(tl.int32)
@@ -122,9 +117,6 @@ def _attend(mixed, q_norm, k_norm, cosines, sines, keys, values, positions, out,
         ya = tl.dot(p.to(tl.bfloat16), va, ya * old[:, None])
         yb = tl.dot(p.to(tl.bfloat16), vb, yb * old[:, None])
         most = new
-    program, programs = (c * H + h) * PARTS + part, tl.num_programs(0) * H * PARTS
-    fetch_ahead(next0, KB0, program, programs, 32 * WARPS)
-    fetch_ahead(next1, KB1, program, programs, 32 * WARPS)
     real = (two < 2)[:, None]
     if PARTS == 1:
         at = out + (c * 2 * H + 2 * h + two)[:, None] * 128 + d[None, :]
@@ -152,13 +144,11 @@ def _attend(mixed, q_norm, k_norm, cosines, sines, keys, values, positions, out,
 
 def attend(mixed: Tensor, q_norm: Tensor, k_norm: Tensor, cosines: Tensor, sines: Tensor, keys: Tensor, values: Tensor,
            positions: Tensor, out: Tensor, room: Room, fixed: int = -1, x: Tensor | None = None, block: int = 0,
-           warps: int = 4, stages: int = 3, ahead: Ahead = (), fetch: int = 0) -> None:
+           warps: int = 4, stages: int = 3) -> None:
     """keys, values [c, h, l, d]; mixed [c, 4 * h * d]; `fixed` is a position known when the graph is captured.
-    With `x` [c, w] `mixed` is a product of x before its norm (weights of the norm in the matrix): its scale is applied here.
-    `ahead`: up to two matrices that later nodes read, each with how many KB of it to ask for."""
+    With `x` [c, w] `mixed` is a product of x before its norm (weights of the norm in the matrix): its scale is applied here."""
     rows, heads, length = keys.shape[:3]
-    matrices, sizes = split_ahead(ahead, out)
     block = block or (32 if length < 64 or room.parts > 1 else 64)
     _attend[(rows, heads, room.parts)](mixed, q_norm, k_norm, cosines, sines, keys, values, positions, out, room.mixed,
                                        room.weights, room.counts, out if x is None else x, length, fixed, heads,
-                                       room.parts, block, 0 if x is None else x.shape[1], stages, *matrices, *sizes, warps, fetch, num_warps=warps)
+                                       room.parts, block, 0 if x is None else x.shape[1], stages, num_warps=warps)

@@ -14,7 +14,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from weights_ahead import Ahead, fetch_ahead, split_ahead
 
 
 def norm_reference(x_ck: Tensor, weight_k: Tensor, eps: float = 1e-6) -> Tensor:
@@ -36,11 +35,7 @@ def _norm(x, weight, out, K: tl.constexpr):
 
 
 @triton.jit
-def _gate(both, out, x, F: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr, next0, next1,
-          KB0: tl.constexpr, KB1: tl.constexpr):
-    program, programs = tl.program_id(0) * tl.num_programs(1) + tl.program_id(1), tl.num_programs(0) * tl.num_programs(1)
-    fetch_ahead(next0, KB0, program, programs, 128)
-    fetch_ahead(next1, KB1, program, programs, 128)
+def _gate(both, out, x, F: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr):
     row, f = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     g = tl.load(both + row * 2 * F + f).to(tl.float32)
     u = tl.load(both + row * 2 * F + F + f).to(tl.float32)
@@ -55,9 +50,8 @@ def norm_rows(x_ck: Tensor, weight_k: Tensor, out_ck: Tensor) -> None:
     _norm[(x_ck.shape[0],)](x_ck, weight_k, out_ck, x_ck.shape[1], num_warps=4)
 
 
-def gate_rows(both_c2f: Tensor, out_cf: Tensor, x_ck: Tensor | None = None, ahead: Ahead = ()) -> None:
+def gate_rows(both_c2f: Tensor, out_cf: Tensor, x_ck: Tensor | None = None) -> None:
     """With `x_ck`, `both` is a product of x before its norm (weights of the norm in the matrix): its scale is applied here."""
     rows, f = out_cf.shape
     x, width = (out_cf, 0) if x_ck is None else (x_ck, x_ck.shape[1])
-    matrices, sizes = split_ahead(ahead, out_cf)
-    _gate[(rows, f // 1024)](both_c2f, out_cf, x, f, 1024, width, *matrices, *sizes, num_warps=4)
+    _gate[(rows, f // 1024)](both_c2f, out_cf, x, f, 1024, width, num_warps=4)

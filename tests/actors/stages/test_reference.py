@@ -110,6 +110,16 @@ def test_nothing_is_said_before_the_input_is_over(make):
     assert [emission.end for emission in stage.step(context(), [asked])] == [True]
 
 
+def test_a_recording_whose_length_is_known_need_not_wait_for_the_end_of_the_text(make):
+    stage, asked = make(), request(reference_samples=RATE)
+    first, second = np.split(tone(440), [9_000])
+    stage.admit(context(), Chunk(asked, "audio", Pcm(first, RATE), 0))
+    assert stage.step(context(), [asked]) == []
+    stage.admit(context(), Chunk(asked, "audio", Pcm(second, RATE), 1))
+    assert [emission.end for emission in stage.step(context(), [asked])] == [True]
+    stage.close(context(), asked)
+
+
 def test_each_of_many_requests_at_a_time_gets_its_own_voice(make):
     """Pieces of all of them arrive mixed, and some bring what others brought."""
     stage = make()

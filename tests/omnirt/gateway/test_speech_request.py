@@ -214,6 +214,7 @@ def test_another_speed_is_refused_where_no_stage_honours_it():
 def test_languages_are_checked_where_the_stages_name_them():
     rules = honouring(languages=("English", "en"))
     assert parse_speech({"input": "hi", "language": "english"}, rules).params == {"language": "english"}
+    assert parse_speech({"input": "hi", "language": "en-GB"}, rules).params == {"language": "en-GB"}
     assert parse_speech({"input": "hi", "language": "Auto"}, rules).params == {}
     assert refusal({"input": "hi", "language": "Klingon"}, rules).param == "language"
 

@@ -1,4 +1,4 @@
-"""The kernels as one decoder, interpreted: against the plain form, with slots and memory full of rubbish at the start."""
+"""The kernels as one decoder, interpreted, with slots and memory full of rubbish at the start."""
 
 import numpy as np
 import pytest

@@ -114,5 +114,5 @@ def test_a_request_has_an_end(codec, decoder):
 
 
 def test_an_unknown_dtype_is_refused(codec):
-    with pytest.raises(ConfigError, match="no dtype 'float23', did you mean 'float32'"):
+    with pytest.raises(ConfigError, match=r"no dtype 'float23' .did you mean 'float32'"):
         StreamingDecoder(codec, 1, dtype="float23")

@@ -1,7 +1,7 @@
 """Memory is known before loading: it is what is then allocated."""
 
-import msgspec
-import numpy as np
+from itertools import pairwise
+
 import pytest
 
 from omnirt.actors.engines.codec import memory
@@ -38,13 +38,13 @@ def test_no_two_places_overlap():
     for size in (Size(1, 1), Size(3, 4)):
         found = places(FULL, size, memory.FUSED_CHANNELS)
         spans = sorted((place.at, place.at + size.rows * place.row) for place in found.values())
-        assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+        assert all(end <= start for (_, end), (start, _) in pairwise(spans))
         assert spans[-1][1] == count(found, size.rows)
 
 
 def test_histories_keep_what_a_frame_needs_of_the_past():
     assert FULL.samples == 1920
-    assert tail_size(FULL) == sum(h.kept * h.channels for h in histories(FULL)) == 134656
+    assert tail_size(FULL) == sum(h.kept * h.channels for h in histories(FULL)) == 135232
     assert ring(FULL) >= FULL.window + max(size.frames for size in memory.GRAPH_SIZES) - 1
 
 
@@ -63,5 +63,3 @@ def test_odd_shapes_have_no_kernels():
 
 def test_the_parts_add_up():
     assert CodecBytes(1, 2, 3).total == 6
-    assert msgspec.json.encode(CodecBytes(1, 2, 3)) == b"[1,2,3]"
-    assert np.sum(CodecBytes(1, 2, 3)) == 6

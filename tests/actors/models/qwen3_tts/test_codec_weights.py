@@ -89,7 +89,7 @@ def test_missing_and_misshaped_tensors_are_named_at_once(written, reference):
 
 
 def test_a_long_list_of_names_is_cut(written):
-    with pytest.raises(ConfigError, match="and [0-9]+ more"):
+    with pytest.raises(ConfigError, match=r"and [0-9]+ more"):
         read_codec(written(decoder={"num_hidden_layers": 3}))
 
 
