@@ -16,6 +16,13 @@ def kernel(triton_device):
     return decoder_state
 
 
+@pytest.fixture(params=["float32", "bfloat16"])
+def kind(request, triton_device):
+    if triton_device == "cpu" and request.param == "bfloat16":
+        pytest.skip("the interpreter neither rounds nor multiplies bfloat16 as a device does")
+    return request.param
+
+
 def test_histories_come_back_moved_on_by_each_row_s_length(kernel, triton_device):
     from omnirt.kernels.window_attention import RowState
 
@@ -48,7 +55,6 @@ def test_histories_come_back_moved_on_by_each_row_s_length(kernel, triton_device
     assert positions.tolist() == [5, 1, 11, 1]
 
 
-@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
 def test_a_frame_is_the_sum_of_its_codes_lines(kernel, triton_device, kind):
     from omnirt.kernels.tap_conv import Extent, View
 

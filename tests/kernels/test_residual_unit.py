@@ -13,6 +13,13 @@ def kernel(triton_device):
     return residual_unit
 
 
+@pytest.fixture(params=["float32", "bfloat16"])
+def kind(request, triton_device):
+    if triton_device == "cpu" and request.param == "bfloat16":
+        pytest.skip("the interpreter neither rounds nor multiplies bfloat16 as a device does")
+    return request.param
+
+
 def halves_of(kernel, channels, kind, device):
     from omnirt.kernels.residual_unit import Half
 
@@ -28,7 +35,6 @@ def test_channels_are_powers_of_two(kernel, channels, found):
     assert kernel.pieces(channels) == found
 
 
-@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
 @pytest.mark.parametrize("channels", [32, 48, 96])
 @pytest.mark.parametrize("keep", [True, False])
 def test_a_unit_is_the_reference(kernel, triton_device, kind, channels, keep):

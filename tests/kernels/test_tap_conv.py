@@ -14,7 +14,9 @@ def kernel(triton_device):
 
 
 @pytest.fixture(params=["float32", "bfloat16"])
-def kind(request):
+def kind(request, triton_device):
+    if triton_device == "cpu" and request.param == "bfloat16":
+        pytest.skip("the interpreter neither rounds nor multiplies bfloat16 as a device does")
     return getattr(torch, request.param)
 
 

@@ -13,7 +13,13 @@ def kernel(triton_device):
     return thin_conv
 
 
-@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+@pytest.fixture(params=["float32", "bfloat16"])
+def kind(request, triton_device):
+    if triton_device == "cpu" and request.param == "bfloat16":
+        pytest.skip("the interpreter neither rounds nor multiplies bfloat16 as a device does")
+    return request.param
+
+
 def test_the_last_convolution_is_the_reference_and_limited(kernel, triton_device, kind):
     from omnirt.kernels.tap_conv import Extent, Tile, View
 
@@ -26,7 +32,6 @@ def test_the_last_convolution_is_the_reference_and_limited(kernel, triton_device
     assert want.abs().max() == 1
 
 
-@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
 def test_each_channel_alone_and_a_layer_norm_are_the_reference(kernel, triton_device, kind):
     from omnirt.kernels.tap_conv import Extent, View
 

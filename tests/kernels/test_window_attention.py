@@ -15,6 +15,13 @@ def kernel(triton_device):
     return window_attention
 
 
+@pytest.fixture(params=["float32", "bfloat16"])
+def kind(request, triton_device):
+    if triton_device == "cpu" and request.param == "bfloat16":
+        pytest.skip("the interpreter neither rounds nor multiplies bfloat16 as a device does")
+    return request.param
+
+
 @pytest.fixture
 def turns(kernel, triton_device):
     angles = torch.arange(64)[:, None] * 0.3 ** torch.arange(WIDTH // 2)
@@ -54,7 +61,6 @@ class Stream:
         return [out[row, :length] for row, length in enumerate(lengths.tolist())]
 
 
-@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
 def test_chunks_of_any_size_attend_as_all_at_once(kernel, turns, triton_device, kind):
     dtype = getattr(torch, kind)
     rows = [torch.randn(40, 3 * HEADS * WIDTH).to(triton_device, dtype) for _ in range(2)]
@@ -71,11 +77,12 @@ def test_chunks_of_any_size_attend_as_all_at_once(kernel, turns, triton_device, 
         assert (torch.cat(parts).float() - want).abs().max() < tolerance
 
 
-def test_how_frames_are_cut_into_chunks_changes_no_bit(kernel, turns, triton_device):
-    row = torch.randn(24, 3 * HEADS * WIDTH).to(triton_device, torch.bfloat16)
+def test_how_frames_are_cut_into_chunks_changes_no_bit(kernel, turns, triton_device, kind):
+    dtype = getattr(torch, kind)
+    row = torch.randn(24, 3 * HEADS * WIDTH).to(triton_device, dtype)
     found = []
     for sizes in ([1] * 24, [10, 10, 4], [3] * 8):
-        stream, at, parts = Stream(kernel, turns, torch.bfloat16, triton_device), 0, []
+        stream, at, parts = Stream(kernel, turns, dtype, triton_device), 0, []
         for n in sizes:
             parts += stream.call({0: row[at : at + n]}, n)
             at += n
