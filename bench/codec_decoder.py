@@ -32,7 +32,7 @@ from omnirt.actors.engines.codec.decoder import Piece, StreamingDecoder
 from omnirt.actors.engines.codec.form import PlainForm, Row
 from omnirt.actors.models.qwen3_tts.codec_weights import Codec
 from omnirt.kernels.codec_layout import CodecShape, weight_count, weight_sizes
-from omnirt.kernels.tap_conv import Tile
+from omnirt.kernels.tap_layout import Tile
 
 SHAPE = CodecShape(16, 2048, 512, 1024, 512, 1024, 8, 16, 64, 72, (2, 2), 1536, (8, 5, 4, 3), 1e-5, 1e4)
 FLOP, FLOPS, BYTES_S = 4.96e9, 789e12, 4.3e12

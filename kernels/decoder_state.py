@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from omnirt.kernels.tap_conv import Extent, View, positions_of
+from omnirt.kernels.tap_layout import Extent, View, positions_of
 from omnirt.kernels.window_attention import RowState
 
 PIECE = 4096

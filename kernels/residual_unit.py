@@ -20,8 +20,9 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from omnirt.kernels.tap_conv import Extent, Product, Tile, View, positions_of, reference_snake, sine_is_fast, snaked
+from omnirt.kernels.tap_conv import Product, reference_snake, sine_is_fast, snaked
 from omnirt.kernels.tap_conv import reference as reference_conv
+from omnirt.kernels.tap_layout import Extent, Tile, View, positions_of
 
 FUSED_CHANNELS = 192
 """With 384 one kernel is slower than two: 0.87 against 0.73 ms for three units of 64 rows and 4 frames."""

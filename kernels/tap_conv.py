@@ -26,63 +26,15 @@ from torch import Tensor
 from triton.language.extra import libdevice
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from omnirt.kernels.tap_layout import Extent, Tile, View, positions_of
+
 TOLERANCE = 1e-2
 FLOAT32_TOLERANCE = 2e-6
-
-
-@dataclass(frozen=True)
-class View:
-    """Where a buffer's positions start: a tensor, numbers from row to row, numbers before the first position."""
-
-    data: Tensor
-    row: int
-    first: int = 0
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Rows, columns and depth of a block of the product; warps; loads under way."""
-
-    m: int
-    n: int
-    k: int
-    warps: int
-    stages: int
-
-
-@dataclass(frozen=True)
-class Extent:
-    """What a launch covers: `frames` frames, of `each` positions, of `rows` rows. With `live` (int32 on the device:
-    rows, frames) only so many of them, which may change between two replays of a graph."""
-
-    rows: int
-    frames: int
-    each: int
-    live: Tensor | None = None
-    early: bool = False
-    """Start while the launch before ends, and let the next one in after the products."""
-
-    @property
-    def positions(self) -> int:
-        return self.rows * self.frames * self.each
-
-    def arguments(self, unused: Tensor) -> tuple[Tensor, int, int, int]:
-        """As a kernel takes them. Counts stand alone there, since a tuple's numbers would each be compiled for."""
-        return self.live if self.live is not None else unused, self.rows, self.frames, self.each
 
 
 def sine_is_fast(kind: torch.dtype) -> bool:
     """The hardware's, whose error is far below bfloat16's. The interpreter has none."""
     return kind != torch.float32 and not triton.knobs.runtime.interpret
-
-
-@triton.jit
-def positions_of(live, rows, frames, each, is_live: tl.constexpr):
-    """Of a row, and of all rows."""
-    if is_live:
-        rows = tl.load(live)
-        frames = tl.load(live + 1)
-    return frames * each, rows * frames * each
 
 
 @triton.jit

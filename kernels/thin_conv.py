@@ -17,7 +17,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from omnirt.kernels.tap_conv import Extent, Tile, View, positions_of
+from omnirt.kernels.tap_layout import Extent, Tile, View, positions_of
 
 TOLERANCE = 1e-2
 FLOAT32_TOLERANCE = 2e-6

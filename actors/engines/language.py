@@ -23,6 +23,7 @@ from omnirt.actors.engines.loading import Loaded, Settings, load_decoder
 from omnirt.actors.engines.prompt_cache import chained
 from omnirt.actors.engines.sampling import Chosen, History, Sampling, choose
 from omnirt.actors.engines.sequence import DECODING, OVER, Produced, Sequence
+from omnirt.actors.engines.shares import shares
 from omnirt.actors.models.decoder.pieces import BLOCK, Piece
 from omnirt.errors import InvalidRequest, Overloaded
 
@@ -141,20 +142,10 @@ class LanguageEngine:
                 raise InvalidRequest(f"{stop_id} is no token id", param="stop_token_ids")
 
     def _shares(self, waiting: list[Sequence]) -> dict[Sequence, int]:
-        """How many prompt tokens of whom. The oldest has the first half, so that it gets on whatever comes after it;
-        what is left goes to the shortest, so that a short prompt never waits for a long one."""
-        if not waiting:
-            return {}
+        """How many prompt tokens of whom."""
         for sequence in waiting:
             self._reuse(sequence)
-        oldest, *younger = waiting
-        younger.sort(key=lambda sequence: sequence.prompt_tokens - sequence.computed)
-        left, shares = self._prefill_tokens, dict.fromkeys(waiting, 0)
-        for sequence, most in [(oldest, -(-left // 2)), *((s, left) for s in younger), (oldest, left)]:
-            count = min(most, left, sequence.prompt_tokens - sequence.computed - shares[sequence])
-            shares[sequence] += count
-            left -= count
-        return {sequence: count for sequence, count in shares.items() if count}
+        return shares(waiting, lambda sequence: sequence.prompt_tokens - sequence.computed, self._prefill_tokens)
 
     def _reuse(self, sequence: Sequence) -> None:
         """Blocks from the cache, as far as they go; the prompt's last token is always computed, for its logits."""

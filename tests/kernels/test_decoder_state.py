@@ -56,7 +56,7 @@ def test_histories_come_back_moved_on_by_each_row_s_length(kernel, triton_device
 
 
 def test_a_frame_is_the_sum_of_its_codes_lines(kernel, triton_device, kind):
-    from omnirt.kernels.tap_conv import Extent, View
+    from omnirt.kernels.tap_layout import Extent, View
 
     dtype = getattr(torch, kind)
     tables = torch.randn(4, 9, 24).to(triton_device, dtype)

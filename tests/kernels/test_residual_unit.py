@@ -38,7 +38,7 @@ def test_channels_are_powers_of_two(kernel, channels, found):
 @pytest.mark.parametrize("channels", [32, 48, 96])
 @pytest.mark.parametrize("keep", [True, False])
 def test_a_unit_is_the_reference(kernel, triton_device, kind, channels, keep):
-    from omnirt.kernels.tap_conv import Extent, Tile, View
+    from omnirt.kernels.tap_layout import Extent, Tile, View
 
     dtype, rows, frames, dilation = getattr(torch, kind), 2, 5, 3
     halves = halves_of(kernel, channels, dtype, triton_device)

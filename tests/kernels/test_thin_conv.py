@@ -21,7 +21,7 @@ def kind(request, triton_device):
 
 
 def test_the_last_convolution_is_the_reference_and_limited(kernel, triton_device, kind):
-    from omnirt.kernels.tap_conv import Extent, Tile, View
+    from omnirt.kernels.tap_layout import Extent, Tile, View
 
     s = torch.randn(3, 6 + 20, 24).to(triton_device, getattr(torch, kind))
     weight, bias = torch.randn(7, 24, device=triton_device) / 10, torch.randn(1, device=triton_device)
@@ -33,7 +33,7 @@ def test_the_last_convolution_is_the_reference_and_limited(kernel, triton_device
 
 
 def test_each_channel_alone_and_a_layer_norm_are_the_reference(kernel, triton_device, kind):
-    from omnirt.kernels.tap_conv import Extent, View
+    from omnirt.kernels.tap_layout import Extent, View
 
     dtype = getattr(torch, kind)
     x, out = torch.randn(2, 6 + 8, 40).to(triton_device, dtype), torch.zeros(2, 8, 40).to(triton_device, dtype)
@@ -46,7 +46,7 @@ def test_each_channel_alone_and_a_layer_norm_are_the_reference(kernel, triton_de
 
 
 def test_a_live_launch_packs_the_rows_it_has(kernel, triton_device):
-    from omnirt.kernels.tap_conv import Extent, Tile, View
+    from omnirt.kernels.tap_layout import Extent, Tile, View
 
     s = torch.randn(3, 6 + 20, 24, device=triton_device)
     weight, bias = torch.randn(7, 24, device=triton_device) / 20, torch.zeros(1, device=triton_device)

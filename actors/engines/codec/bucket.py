@@ -24,7 +24,8 @@ from omnirt.actors.engines.codec.tiles import LAST, product_tile, unit_tile
 from omnirt.kernels.codec_layout import DILATIONS, LAYER_NORM_EPS, CodecShape, histories, tail_size
 from omnirt.kernels.decoder_state import PIECE, Tails, embed_codes, load_history, save_history
 from omnirt.kernels.residual_unit import residual_unit
-from omnirt.kernels.tap_conv import Extent, Tile, View, tap_conv
+from omnirt.kernels.tap_conv import tap_conv
+from omnirt.kernels.tap_layout import Extent, Tile, View
 from omnirt.kernels.thin_conv import depth_conv_norm, last_conv
 from omnirt.kernels.window_attention import Cache, RowState, attend_window
 

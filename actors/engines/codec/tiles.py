@@ -7,7 +7,8 @@ float32, which is for checks, every product has the same tile.
 
 from __future__ import annotations
 
-from omnirt.kernels.tap_conv import Product, Tile
+from omnirt.kernels.tap_conv import Product
+from omnirt.kernels.tap_layout import Tile
 
 LEAST_ROWS = 64
 NORM_DEPTH = 128

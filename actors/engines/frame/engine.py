@@ -29,9 +29,10 @@ from torch import Tensor
 
 from omnirt.actors.engines.frame.outbox import Outbox
 from omnirt.actors.engines.frame.pages import PagePool, pages_for
-from omnirt.actors.engines.frame.sequence import JOINED, OVER, FrameSampling, FrameSequence, Produced, shares
+from omnirt.actors.engines.frame.sequence import JOINED, OVER, FrameSampling, FrameSequence, Produced
 from omnirt.actors.engines.frame.settings import RowSettings, moved
 from omnirt.actors.engines.frame.step import FrameStep, Piece
+from omnirt.actors.engines.shares import shares
 from omnirt.errors import InvalidRequest, Overloaded
 from omnirt.kernels.frame_layout import PAGE
 
@@ -186,7 +187,7 @@ class FrameEngine:
         return count
 
     def _prefill(self, waiting: list[FrameSequence]) -> None:
-        counts = shares(waiting, self._step.prefill_max)
+        counts = shares(waiting, _left, self._step.prefill_max)
         if not counts:
             return
         pieces = []
@@ -273,3 +274,7 @@ class FrameEngine:
         reason = sequence.finish_reason if sequence.last_unsaid else ""
         sequence.held, sequence.last_unsaid = [], False
         return Produced(sequence, codes, reason)
+
+
+def _left(sequence: FrameSequence) -> int:
+    return sequence.to_prefill

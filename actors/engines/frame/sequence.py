@@ -124,18 +124,3 @@ class Produced(msgspec.Struct, frozen=True):
     """[n, Q] int32. n is 0 when all there is to say is that it is over: the frame of a stop code is none."""
     finish_reason: str = ""
     """Not empty: these are the last ones, and its row is free again."""
-
-
-def shares(waiting: list[FrameSequence], most: int) -> dict[FrameSequence, int]:
-    """How many rows of whose prompts to prefill. The oldest has the first half, so that it gets on whatever comes after
-    it; what is left goes to the shortest, so that a short prompt never waits for a long one."""
-    if not waiting:
-        return {}
-    oldest, *younger = waiting
-    younger.sort(key=lambda sequence: sequence.to_prefill)
-    left, counts = most, dict.fromkeys(waiting, 0)
-    for sequence, share in [(oldest, -(-left // 2)), *((s, most) for s in younger), (oldest, most)]:
-        count = min(share, left, sequence.to_prefill - counts[sequence])
-        counts[sequence] += count
-        left -= count
-    return {sequence: count for sequence, count in counts.items() if count}

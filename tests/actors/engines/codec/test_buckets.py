@@ -27,7 +27,7 @@ CALLS = (
 def form(interpreted, random_weights):
     from omnirt.actors.engines.codec import bucket, tiles
     from omnirt.actors.engines.codec.buckets import KernelForm
-    from omnirt.kernels.tap_conv import Tile
+    from omnirt.kernels.tap_layout import Tile
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "GRAPH_SIZES", (Size(1, 1), Size(2, 4), Size(4, 4)))
