@@ -2,12 +2,13 @@
 
     python bench/tts.py PIPELINE|CHECKPOINT_FOLDER [--http] [--engine] [--device cuda:0|cpu] [--json FILE]
                         [--concurrency 1,8,16,64] [--rates 1,10,20,50,100] [--frames 125] [--open-frames 50]
-                        [--unread 64] [--reference FILE.wav --ref-text TEXT] [--deploy OVERLAY] [--set KEY=VALUE]
+                        [--unread 63] [--reference FILE.wav --ref-text TEXT] [--deploy OVERLAY] [--set KEY=VALUE]
 
 --http (what is done when nothing is named) starts `omnirt run` and measures, each after a round that is not counted:
     closed loop     C askers, --repetitions of 4 C requests (12 at least), medians; 0 leaves the part out, as below
     open loop       Poisson arrivals, each counted from when it was due; 10 s, longer at low rates
-    unread          the largest C beside a listener that stops reading after its first packet, and without it, in turn
+    unread          the largest C less one, beside a listener that stops reading after its first packet and without it,
+                    in turn (with it all rows are taken: one asker more would wait for a whole answer each time)
     cold            with --reference: one asker, a recording with each request that was never heard before
 --engine drives the talker's engine and the streaming decoder alone, in a process of its own, without the runtime: first
 packets, time of a frame in each bucket, of decoder calls, of prefill. The two share no GPU memory: one ends, then the
@@ -68,7 +69,9 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--each", type=int, default=4, help="requests of each asker in a repetition")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each rate, at least")
     parser.add_argument("--seconds-max", type=float, default=30.0, help="of each rate, to get to 100 requests")
-    parser.add_argument("--unread", type=int, default=-1, metavar="C", help="default: the largest of --concurrency")
+    parser.add_argument(
+        "--unread", type=int, default=-1, metavar="C", help="default: the largest of --concurrency, less 1"
+    )
     parser.add_argument("--unread-frames", type=int, default=1000, help="of the listener that does not read")
     parser.add_argument("--reference", default="", metavar="FILE", help="a recording to be copied; - makes a hum")
     parser.add_argument("--ref-text", default="A few words were spoken here.")
@@ -157,7 +160,7 @@ def levels(args: argparse.Namespace, load: Serving, floor: Floor | None, documen
         document["cold"] = part = cold_reference(load, say)
         print()
         show(part["levels"], CLOSED)
-    unread_c = args.unread if args.unread >= 0 else max(args.concurrency, default=0)
+    unread_c = args.unread if args.unread >= 0 else max(args.concurrency, default=1) - 1
     if unread_c:
         say(f"C={unread_c} beside a listener that does not read")
         document["unread"] = part = load.unread(unread_c, args.unread_frames)
