@@ -37,7 +37,22 @@ STAGE_HISTOGRAMS: dict[str, tuple[str, str]] = {
 }
 """By attribute of `track.StageFigures`."""
 
-STAGE_COUNTED = frozenset({"steps", "busy_seconds", "chunks_in", "chunks_out", "stale", "failed", "dropped"})
+FIGURES: dict[str, str] = {
+    "frames": "Codec frames made.",
+    "launches": "Steps of the engine that were launched.",
+    "prefilled": "Positions of prompts computed.",
+    "rows_used": "Rows of the engine in use.",
+    "rows_max": "Rows that the engine has.",
+    "pages_used": "Pages of the cache that are taken.",
+    "pages_max": "Pages that the cache has.",
+    "calls": "Calls of the decoder.",
+}
+"""What a stage may say of itself (`Stage.figures`)."""
+
+STAGE_COUNTED = frozenset(
+    {"steps", "busy_seconds", "chunks_in", "chunks_out", "stale", "failed", "dropped"}
+    | {"frames", "launches", "prefilled", "calls"}
+)
 """Figures of a cell that only rise."""
 
 ASKED: dict[str, str] = {
@@ -67,5 +82,5 @@ ASKED: dict[str, str] = {
     "omnirt_link_out_slots_max": "Payload slots towards the peer.",
     "omnirt_link_in_bytes": "Bytes of the ring from the peer that are unread.",
     "omnirt_link_in_slots": "Payload slots from the peer that are held here.",
-}
+} | {f"omnirt_stage_{name}": phrase for name, phrase in FIGURES.items()}
 """What is asked when somebody looks, and what it is; counters without their `_total`."""

@@ -84,10 +84,14 @@ class Codec(EngineStage):
         self.options.check()
         self._decoder = load_decoder(self.options, ctx.device, ctx.threads, ctx.report)
         self._calls: deque[tuple[Call, list[_Voice]]] = deque()
+        self._call_count = 0
         self._lead_ins: OrderedDict[bytes, Snapshot] = OrderedDict()
 
     def facts(self) -> dict[str, Any]:
         return {"sample_rate": self._decoder.sample_rate}
+
+    def figures(self) -> dict[str, float]:
+        return {"calls": self._call_count}
 
     def admit(self, ctx: Context, chunk: Chunk) -> None:
         frames: CodecFrames = chunk.payload
@@ -136,6 +140,7 @@ class Codec(EngineStage):
             voice.started = True
             voice.calls += 1
         self._calls.append((self._decoder.launch(pieces), waiting))
+        self._call_count += 1
 
     def _lead_in(self, slot: int, codes: np.ndarray) -> None:
         """Bring a new slot to where it would be behind these frames."""

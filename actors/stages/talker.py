@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import asdict
 
 from omnirt.actors.models.qwen3_tts.voice import SpeakerVoice
 from omnirt.actors.stages.chunking import SIZES, Chunks
@@ -50,7 +51,7 @@ class TalkerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prompt_max: int = 1024
     """Positions of a prompt: text, and the recording of a voice."""
     prefill_positions: int = 1024
-    """Of new prompts in a step: what answers under way wait for at most (some 6 ms for 1.7B; their lead is ten times that)."""
+    """Of new prompts in a step: what answers under way wait for at most (some 6 ms for 1.7B, a tenth of their lead)."""
     cache_gib: float = 4.0
     """For keys and values of all answers (64 answers of 10 s with 1.7B take 2)."""
     chunk_frames: tuple[int, ...] = SIZES
@@ -118,6 +119,10 @@ class Talker(EngineStage):
         honoured = [*HONOURED, *(CLONE_HONOURED if config.task == "base" else ())]
         said: dict[str, Any] = {"parameters": honoured, "sample_rate": self._speaker.sample_rate}
         return said | facts(config) | ({"voice_design": True} if config.task == "voice_design" else {})
+
+    def figures(self) -> dict[str, float]:
+        engine = self._speaker.engine
+        return {**asdict(engine.figures), "rows_max": engine.rows_max, "pages_max": engine.pages_max}
 
     def admit(self, ctx: Context, chunk: Chunk) -> None:
         row = self._of(chunk.request)

@@ -468,7 +468,7 @@ class Cell:
         waiting = sum(len(row.inbox) + len(row.answers) for row in self._rows.values())
         parked = sum(1 for row in self._rows.values() if row.work() is Work.NONE and (row.inbox or row.answers))
         gauges = {"busy_seconds": self.busy_ns / NS, "rows": len(self._rows), "waiting": waiting, "parked": parked}
-        return {**self.counters, **gauges}
+        return {**self.counters, **gauges, **self.stage.figures()}
 
 
 def _release(body: Any) -> None:

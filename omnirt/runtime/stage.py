@@ -112,6 +112,10 @@ class Stage:
         """What the gateway should know once started: `voices`, `sample_rate`, `languages`, ..."""
         return {}
 
+    def figures(self) -> dict[str, float]:
+        """For the operator, asked when somebody looks at the metrics. Names are those of `metrics_names.FIGURES`."""
+        return {}
+
     def step(self, ctx: Context, chunks: list[Chunk]) -> list[Emission]:
         """When it raises, nothing may have changed yet: each request of the batch is stepped once more, alone."""
         raise NotImplementedError

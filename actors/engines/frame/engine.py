@@ -95,6 +95,10 @@ class FrameEngine:
         return self._pages.free
 
     @property
+    def pages_max(self) -> int:
+        return self._pages.total
+
+    @property
     def figures(self) -> FrameFigures:
         pages_used = self._pages.total - self._pages.free
         return FrameFigures(self._frames, self._launches, self._prefilled, len(self._joined), pages_used)

@@ -148,6 +148,20 @@ def test_cancelled_requests_give_their_rows_back(custom):
     assert custom._speaker.engine.rows_free == 4
 
 
+def test_the_figures_say_what_the_engine_did_and_holds(custom):
+    before = custom.figures()
+    one = request(1)
+    give(custom, one, "hello there")
+    custom.step(CTX, [one])
+    during = custom.figures()
+    assert during["rows_used"] == 1
+    assert 0 < during["pages_used"] <= during["pages_max"]
+    spoken(custom, one)
+    after = custom.figures()
+    assert after["frames"] == before["frames"] + 20
+    assert (after["rows_used"], after["pages_used"]) == (0, 0)
+
+
 def test_a_request_waits_for_a_row_and_then_speaks(custom):
     many = [request(at, seed=at) for at in range(6)]
     for one in many:
