@@ -12,6 +12,7 @@
     |- DeadlineExceeded   the request's deadline passed
     |- Cancelled          the caller went away, or asked for it
     `- ConfigError        a pipeline file, overlay or option is wrong (never reaches a client)
+       `- NoDevice        a stage is placed on a device that is not there
 
 Each class has a stable `code`; on the wire between processes an error is a `Failure`.
 """
@@ -109,6 +110,12 @@ class Cancelled(OmnirtError):
 
 class ConfigError(OmnirtError):
     code = "config_error"
+
+
+class NoDevice(ConfigError):
+    """The node adds how to place the stage elsewhere."""
+
+    code = "no_device"
 
 
 _BY_CODE: dict[str, type[OmnirtError]] = {

@@ -27,7 +27,10 @@ from omnirt.errors import ConfigError
 Report = Callable[[str], None]
 PACKAGE = "package:"
 DOWNLOAD_S = 900
-_ELSEWHERE = "let options.weights of the stage name a local folder or file, or a package, or connect to the hub"
+_ELSEWHERE = (
+    "name a folder that you have (omnirt run FOLDER, --set weights=FOLDER or --set stage.NAME.options.weights=FOLDER), "
+    "or connect to the hub"
+)
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 
 

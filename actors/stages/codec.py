@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from omnirt.actors.engines.device import ensure
 from omnirt.actors.models.sources import resolve
 from omnirt.errors import ConfigError
 from omnirt.runtime.stage import Chunk, Context, Emission, EngineStage, Request
@@ -55,8 +56,9 @@ class CodecOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Voice:
     """A request: its slot in the decoder, and what of it waits or is under way."""
 
-    def __init__(self, slot: int) -> None:
-        self.slot = slot
+    def __init__(self) -> None:
+        self.slot: int | None = None
+        """From its first call on, until all of it is computed."""
         self.waiting: list[np.ndarray] = []
         """Codes, [F, Q] each."""
         self.unheard = 0
@@ -112,18 +114,29 @@ class Codec(EngineStage):
     def forget(self, ctx: Context, request: Request) -> None:
         voice, request.state = request.state, None
         if voice is not None:
-            self._decoder.close(voice.slot)
+            self._leave(voice)
 
     def _of(self, request: Request) -> _Voice:
         if request.state is None:
-            request.state = _Voice(self._decoder.open())
+            request.state = _Voice()
         return request.state
+
+    def _has_slot(self, voice: _Voice) -> bool:
+        """Where more requests speak than the decoder has slots, their frames wait for one."""
+        if voice.slot is None and self._decoder.slots_free:
+            voice.slot = self._decoder.open()
+        return voice.slot is not None
+
+    def _leave(self, voice: _Voice) -> None:
+        if voice.slot is not None:
+            self._decoder.close(voice.slot)
+            voice.slot = None
 
     # ------------------------------------------------------------ calls
 
     def _launch(self, rows: list[Request]) -> None:
         """One call for all that waits, if it is worth it now."""
-        waiting = [voice for request in rows if (voice := self._of(request)).waiting]
+        waiting = [voice for request in rows if (voice := self._of(request)).waiting and self._has_slot(voice)]
         if not waiting or not self._is_worth_a_call(waiting):
             return
         if len(self._calls) >= CALLS_MAX:
@@ -132,6 +145,7 @@ class Codec(EngineStage):
 
         pieces = []
         for voice in waiting:
+            assert voice.slot is not None
             codes = voice.waiting[0] if len(voice.waiting) == 1 else np.concatenate(voice.waiting)
             if voice.unheard:
                 self._lead_in(voice.slot, codes[: voice.unheard])
@@ -183,6 +197,7 @@ class Codec(EngineStage):
                 for start in range(0, len(pcm), CHUNK_SAMPLES_MAX)
             ]
         if voice.is_over:
+            self._leave(voice)
             return [*said, Emission(request, "audio", None, end=True)]
         if not said and not voice.waiting and not voice.calls:
             return []  # it sleeps until more frames come
@@ -191,12 +206,13 @@ class Codec(EngineStage):
 
 def load_decoder(options: CodecOptions, device: str, threads: int, report: Callable[[str], None]) -> StreamingDecoder:
     """The decoder that `options` name, ready for requests. Raises ConfigError."""
+    options.check()
+    ensure(device)
     import torch
 
     from omnirt.actors.engines.codec.decoder import Piece, StreamingDecoder
     from omnirt.actors.models.qwen3_tts.codec_weights import read_codec
 
-    options.check()
     weights = options.weights
     folder = resolve(weights if isinstance(weights, str) else list(weights), report) / "speech_tokenizer"
     torch.set_grad_enabled(False)

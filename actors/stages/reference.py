@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from omnirt.actors.engines.device import ensure
 from omnirt.actors.models.qwen3_tts.mel import RATE
 from omnirt.actors.models.qwen3_tts.reference_audio import PARAM, Recording, heard
 from omnirt.actors.models.qwen3_tts.reference_cache import (
@@ -92,6 +93,7 @@ class Reference(EngineStage):
     def start(self, ctx: Context) -> None:
         options: ReferenceOptions = self.options
         options.check()
+        ensure(ctx.device)
         weights = options.weights
         folder = resolve(weights if isinstance(weights, str) else list(weights), ctx.report)
         files = None

@@ -5,7 +5,8 @@
     more text -> lines ------/
 
 What is wrong with a request is said when its prompt is made, before it takes part in a step. A request that finds no
-room in the cache waits for it. All requests are rows of one batch; those that nobody reads stand still.
+room in the cache waits for it as long as it may live. All requests are rows of one batch; those that nobody reads stand
+still.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from omnirt.actors.stages.chunking import SIZES, Chunks
 from omnirt.actors.stages.talker_params import CLONE_HONOURED, HONOURED, TalkerWishes, frames_for, wishes
 from omnirt.actors.text.tokenizer import TooLongError
 from omnirt.clock import NS, monotonic_ns
-from omnirt.errors import ConfigError, InvalidRequest, Overloaded
+from omnirt.errors import ConfigError, InvalidRequest
 from omnirt.runtime.stage import Chunk, Context, Emission, EngineStage, Request
 from omnirt.wire.payload import CodecFrames, Text
 
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
 LEAD_IN_FRAMES = 72
 """Of the recording that a voice is copied from, what the decoder hears before the first frame: its window."""
-ROOM_WAIT_S = 20.0
-"""For room in the cache."""
+OVERTAKEN_S = 5.0
+"""Who has waited so long for room in the cache is let in before whoever needs less and came later."""
 
 
 class TalkerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,10 +47,10 @@ class TalkerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`float32`, `bfloat16`; auto is bfloat16 on a GPU."""
     rows: int = 64
     """Requests at a time."""
-    frames_max: int = 2048
-    """Of one answer: 164 seconds."""
-    prompt_max: int = 1024
-    """Positions of a prompt: text, and the recording of a voice."""
+    frames_max: int = 8192
+    """Of one answer: eleven minutes. What a request may take of them is reserved, and depends on its text."""
+    prompt_max: int = 3072
+    """Positions of a prompt: a token of text each, and a frame of the recording of a voice."""
     prefill_positions: int = 1024
     """Of new prompts in a step: what answers under way wait for at most (some 6 ms for 1.7B, a tenth of their lead)."""
     cache_gib: float = 4.0
@@ -94,6 +95,8 @@ class _Row:
         self.sequence: FrameSequence | None = None
         self.later: deque[tuple[list[int], bool]] = deque()
         """Ids of text that came after the prompt was made; the last ones are marked."""
+        self.lines = 0
+        """That these are, the end and the padding behind it included."""
         self.frames: list[np.ndarray] = []
         """Made and not sent, [n, Q] each."""
         self.sent = 0
@@ -143,9 +146,7 @@ class Talker(EngineStage):
 
     def step(self, ctx: Context, rows: list[Request]) -> list[Emission]:
         """A frame for each answer that has begun."""
-        now_ns = monotonic_ns()
-        for request in rows:
-            self._begin(request.state, now_ns)
+        self._let_in([row for request in rows if (row := request.state).prompt is not None])
         running = {row.sequence: row for request in rows if (row := request.state).sequence is not None}
         produced = {one.sequence: one for one in self._speaker.engine.step(running)} if running else {}
         return [emission for request in rows if (emission := self._say(request, produced)) is not None]
@@ -186,6 +187,9 @@ class Talker(EngineStage):
             row.ids += ids
         elif ids or last:
             row.later.append((ids, last))
+            row.lines += len(ids) + 2 * last
+            if row.prompt is not None:  # no room yet: said now, not where it is let in with others
+                self._speaker.engine.fits(len(row.prompt), row.sampling.frames_max, len(row.prompt.lines) + row.lines)
             self._extend(row)
 
     def _prepare(self, row: _Row) -> None:
@@ -204,24 +208,38 @@ class Talker(EngineStage):
         frames = min(frames or self.options.frames_max, row.sampling.frames_max)
         row.sampling = msgspec.structs.replace(row.sampling, frames_max=frames)
         if len(prompt) > self.options.prompt_max:
-            most = f"{self.options.prompt_max} at most: a shorter text, or recording"
-            raise InvalidRequest(f"the prompt has {len(prompt)} positions, {most}", param="input")
+            raise self._too_large(row, len(prompt))
         speaker.engine.fits(len(prompt), frames, len(prompt.lines))
         row.prompt, row.is_open, row.since_ns = prompt, not row.closed, monotonic_ns()
 
-    def _begin(self, row: _Row, now_ns: int) -> None:
-        """Take a row of the engine when there is room. What else can be wrong was looked at before."""
+    def _too_large(self, row: _Row, positions: int) -> InvalidRequest:
+        parts = {
+            "input": len(row.ids),
+            "instructions": len(self._speaker.tokens.instruct(row.wishes.instructions)),
+            "ref_audio": 0 if row.voice is None else len(row.voice.codes),
+        }
+        most = max(parts, key=lambda name: parts[name])
+        why = f"{self.options.prompt_max} at most, and {parts[most]} of them are {most}"
+        return InvalidRequest(f"the prompt has {positions} positions, {why}: make that shorter", param=most)
+
+    def _let_in(self, waiting: list[_Row]) -> None:
+        """Begin what there is room for, the longest waiting first."""
+        now_ns = monotonic_ns()
+        for row in sorted(waiting, key=lambda row: row.since_ns):
+            if not self._begin(row) and now_ns - row.since_ns > OVERTAKEN_S * NS:
+                return
+
+    def _begin(self, row: _Row) -> bool:
+        """Take a row of the engine if there is room. What else can be wrong was looked at before."""
         engine, prompt = self._speaker.engine, row.prompt
-        if prompt is None:
-            return
+        assert prompt is not None
         if not engine.fits(len(prompt), row.sampling.frames_max):
-            if now_ns - row.since_ns > ROOM_WAIT_S * NS:
-                raise Overloaded("no room in the cache came free")
-            return
+            return False
         rows, lines = self._speaker.embed(prompt)
         row.sequence = engine.add(rows, row.sampling, lines, text_open=row.is_open)
         row.prompt = None
         self._extend(row)
+        return True
 
     def _extend(self, row: _Row) -> None:
         while row.sequence is not None and row.later:

@@ -12,6 +12,7 @@ A stage may say (see `Stage.facts`):
     cloning              true when it can speak like a recording: one that comes with the request, as its `audio` input
     reference_rate       Hz it wants such a recording in; its own sample_rate otherwise
     reference_seconds_max  how long such a recording may be
+    reference_seconds_min  how long it must be
 
 The pipeline file's [voice] table may add `default` and `aliases` (other name -> voice).
 """
@@ -49,6 +50,7 @@ class PipelineFacts(Struct, frozen=True):
     voice_design: bool = False
     reference_rate: int = 24_000
     reference_s_max: float = float("inf")
+    reference_s_min: float = 0.0
 
     def voice(self, name: str) -> VoiceFact | None:
         """By id or name; by how they sound where none is spelt so."""
@@ -84,6 +86,7 @@ def gather(plan: Plan, facts: Mapping[str, Mapping[str, Any]]) -> PipelineFacts:
             (float(stage["reference_seconds_max"]) for stage in stages if "reference_seconds_max" in stage),
             default=float("inf"),
         ),
+        reference_s_min=max((float(stage.get("reference_seconds_min", 0.0)) for stage in stages), default=0.0),
     )
 
 
@@ -103,6 +106,7 @@ def with_reference(spoken: PipelineFacts, copied: PipelineFacts | None) -> Pipel
         cloning=True,
         reference_rate=copied.reference_rate,
         reference_s_max=copied.reference_s_max,
+        reference_s_min=copied.reference_s_min,
     )
 
 

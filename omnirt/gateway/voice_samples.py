@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from omnirt.gateway.abilities import input_bytes_max
@@ -53,7 +53,13 @@ class VoiceSamples:
 
     async def check(self, path: Path, param: str, facts: PipelineFacts) -> None:
         """400 where the recording in `path` could not be used later."""
-        await self._decoded(path, param, facts)
+        pieces = await self._decoded(path, param, facts)
+        length_s = _seconds(pieces)
+        if length_s < facts.reference_s_min:
+            least = f"at least {facts.reference_s_min:g} s are needed"
+            raise invalid(f"The recording in {param} is {length_s:.2f} s long; {least}.", param)
+        if not any(piece.samples.any() for piece in pieces):
+            raise invalid(f"The recording in {param} is silent.", param)
 
     def seconds_max(self, facts: PipelineFacts) -> float:
         return min(self._core.config.reference_s_max, facts.reference_s_max)
@@ -104,5 +110,5 @@ class VoiceSamples:
         return tuple(cut)
 
 
-def _seconds(pieces: Pieces) -> float:
+def _seconds(pieces: Sequence[Pcm]) -> float:
     return sum(piece.samples.size / piece.rate for piece in pieces)

@@ -98,6 +98,8 @@ def _checked(fields: dict[str, str], upload: Upload | None, facts: PipelineFacts
         raise invalid("name is required.", "name", "missing_required_parameter")
     if len(name) > NAME_CHARS_MAX or not name.isprintable() or "/" in name or "\\" in name:
         raise invalid(f"name must be at most {NAME_CHARS_MAX} printable characters, without slashes.", "name")
+    if name in (".", ".."):  # clients and proxies take these out of the address that would delete it
+        raise invalid("name must not be . or ..", "name")
     kind = fields.get("type", "audio_sample")
     if kind == "prompt":
         return _prompt_voice(name, fields, facts)

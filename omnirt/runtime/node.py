@@ -26,7 +26,7 @@ import uvloop
 from omnirt.clock import monotonic_ns
 from omnirt.connectors.base import LinkBroken, link_figures
 from omnirt.connectors.ring import RingLink
-from omnirt.errors import ConfigError, OmnirtError, StageFailed
+from omnirt.errors import ConfigError, NoDevice, OmnirtError, StageFailed
 from omnirt.ids import Fence
 from omnirt.loader import resolve
 from omnirt.log import set_up
@@ -259,6 +259,8 @@ _CELLS: dict[type, Callable[[Cells, Any], None]] = {Open: Cells.open, Close: Cel
 
 def _load_error(error: BaseException, plan: StagePlan) -> OmnirtError:
     """Why the stage did not start, for the one who started it."""
+    if isinstance(error, NoDevice):
+        return ConfigError(f"{error.message}; on a processor: --set node.{plan.group}.device=cpu", stage=plan.name)
     if isinstance(error, OmnirtError):
         error.stage = error.stage or plan.name
         return error

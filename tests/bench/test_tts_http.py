@@ -8,13 +8,12 @@ from tts_http import Extent, Serving, closed_levels, cold_reference, offered, re
 from tts_load import Askers
 from tts_unread import unread
 
+from omnirt.testing.clone_pipeline import clone_facts, clone_plan
 from omnirt.testing.live_gateway import LiveGateway
 from omnirt.testing.scripted_service import (
     Fail,
     Say,
     ScriptedService,
-    clone_facts,
-    clone_plan,
     speech_facts,
     speech_plan,
     tone,

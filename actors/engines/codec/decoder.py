@@ -77,6 +77,10 @@ class StreamingDecoder:
         """Of one row in one call of the device; longer pieces take several."""
         return max(size.frames for size in self._form.sizes.sizes)
 
+    @property
+    def slots_free(self) -> int:
+        return len(self._free)
+
     def open(self) -> int:
         """A slot for a new request. Raises Overloaded."""
         if not self._free:

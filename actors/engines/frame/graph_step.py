@@ -28,7 +28,7 @@ BUCKETS = (1, 8, 16, 32, 64)
 PREFILL_SIZES = (16, 32, 64, 128, 256, 512)
 _GRAPHS_BYTES = 192 << 20
 """Graphs, the library's work space, machine code."""
-_POSITIONS = 8192
+_POSITIONS = 11_264
 """Of a row, where it is not known yet."""
 
 

@@ -85,4 +85,6 @@ def _number(params: Mapping[str, Any], key: str, bound: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not low <= value <= high:
         kind = "a whole number" if whole else "a number"
         raise InvalidRequest(f"{key} = {value!r} must be {kind} between {low:g} and {high:g}", param=key)
+    if bound == "top_p" and not value:
+        raise InvalidRequest(f"{key} must be above 0 and at most 1", param=key)
     return value

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from omnirt.actors.engines import memory
+from omnirt.actors.engines.device import ensure
 from omnirt.actors.engines.frame.engine import FrameEngine, FrameSampling
 from omnirt.actors.engines.frame.memory import FramePlan, FrameWants, planned, state_bytes
 from omnirt.actors.engines.frame.step import FrameStep
@@ -107,6 +108,7 @@ class Speaker:
 def load_speaker(options: TalkerOptions, device: str, threads: int, report: Callable[[str], None]) -> Speaker:
     """The checkpoint that `options` name, ready for requests. Raises ConfigError."""
     options.check()
+    ensure(device)
     weights = options.weights
     folder = resolve(weights if isinstance(weights, str) else list(weights), report)
     config = Qwen3TtsConfig.read(folder)

@@ -14,6 +14,9 @@ from omnirt.errors import ConfigError
 
 _SPEAKER = "assistant\n"
 _SPEAKER_IDS = 2
+_LONG_WORD_CHARS = 256
+"""That are held because their word still goes on. From there on it is only looked at when it has grown by an eighth:
+letter by letter, a word of thousands of letters would take the process seconds."""
 
 
 class PromptTokens:
@@ -59,9 +62,16 @@ class IncomingText:
         self._tokenizer = tokenizer
         self._held = _SPEAKER
         self._skip = _SPEAKER_IDS
+        self._look_chars = 0
+        """Fewer that are held are not worth a look."""
 
     def push(self, text: str) -> list[int]:
-        ids, self._held = self._tokenizer.settled(self._held + text)
+        self._held += text
+        if len(self._held) < self._look_chars:
+            return []
+        ids, self._held = self._tokenizer.settled(self._held)
+        held = len(self._held)
+        self._look_chars = held + held // 8 if held >= _LONG_WORD_CHARS else 0
         return self._released(ids)
 
     def end(self) -> list[int]:

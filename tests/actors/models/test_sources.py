@@ -103,7 +103,7 @@ def test_what_the_hub_says_of_a_repository_is_repeated(checkpoint, monkeypatch, 
 
 
 def test_when_no_source_has_them_each_reason_is_given(said):
-    words = r"no weights found: org/name: the hub did not.*; what is this: there is no.*; let options.weights"
+    words = r"no weights found: org/name: the hub did not.*; what is this: there is no.*; name a folder that you have"
     with pytest.raises(ConfigError, match=words):
         resolve(["org/name", "what is this"], said.append)
     with pytest.raises(ConfigError, match="name a folder"):

@@ -140,6 +140,28 @@ def test_a_slot_is_free_again_for_the_next_request_which_hears_nothing_of_the_la
     np.testing.assert_array_equal(heard(codec, {request(9): [CodecFrames(codes)]})[9], first)
 
 
+def test_frames_of_more_requests_than_there_are_slots_wait_for_one(folder, codec):
+    small = codec_of(folder, rows=2)
+    many = {request(at): cut(frames(codec, 12, at), 1, 5) for at in range(1, 7)}
+    together = heard(small, many)
+    for at in range(1, 7):
+        alone = heard(codec, {request(at): [CodecFrames(frames(codec, 12, at))]})[at]
+        assert np.abs(together[at].astype(int) - alone.astype(int)).max() <= 1
+    assert small._decoder.slots_free == 2
+
+
+def test_a_slot_is_free_once_all_is_computed_though_the_request_is_still_there(codec):
+    one = request()
+    codec.admit(CTX, Chunk(one, "frames", CodecFrames(frames(codec, 3, 1)), 0))
+    assert codec._decoder.slots_free == 4
+    codec.close(CTX, one)
+    while not any(emission.end for emission in codec.step(CTX, [one])):
+        assert codec._decoder.slots_free == 3
+    assert codec._decoder.slots_free == 4
+    codec.forget(CTX, one)
+    assert codec._decoder.slots_free == 4
+
+
 def test_a_cancelled_request_does_not_disturb_the_others_of_its_call(codec):
     gone, stays = request(1), request(2)
     codes = frames(codec, 6, 6)

@@ -8,7 +8,8 @@ import pytest
 
 from omnirt.actors.models.qwen3_tts import random_checkpoint
 from omnirt.actors.models.qwen3_tts.voice import SpeakerVoice
-from omnirt.actors.stages.talker import LEAD_IN_FRAMES, Talker
+from omnirt.actors.stages.talker import LEAD_IN_FRAMES, OVERTAKEN_S, Talker
+from omnirt.clock import NS
 from omnirt.errors import ConfigError, InvalidRequest
 from omnirt.ids import RequestId
 from omnirt.runtime.stage import Chunk, Context, Request
@@ -25,8 +26,13 @@ def talker_of(folder, **options):
 
 
 @pytest.fixture(scope="module")
-def custom(tmp_path_factory):
-    return talker_of(random_checkpoint.write(tmp_path_factory.mktemp("custom"), "custom_voice"))
+def custom_folder(tmp_path_factory):
+    return random_checkpoint.write(tmp_path_factory.mktemp("custom"), "custom_voice")
+
+
+@pytest.fixture(scope="module")
+def custom(custom_folder):
+    return talker_of(custom_folder)
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +176,59 @@ def test_a_request_waits_for_a_row_and_then_speaks(custom):
         assert len(codes_of(chunks)) == 20, one.id
 
 
+def test_who_waited_long_for_room_is_not_overtaken_any_more(custom_folder):
+    talker = talker_of(custom_folder, frames_max=200, prompt_max=32, cache_gib=0.00016)  # pages for one of full length
+    engine = talker._speaker.engine
+    first, large, small = request(1, max_new_tokens=60), request(2, max_new_tokens=200), request(3, max_new_tokens=20)
+    for one in (first, large, small):
+        give(talker, one, "hello there")
+        one.state.since_ns -= int(OVERTAKEN_S * NS)
+    talker.step(CTX, [small, first, large])
+    assert first.state.sequence is not None
+    assert small.state.sequence is None, "there is room for it, but the large one waits longer"
+    assert engine.fits(20, 20)
+    spoken_in_turn(talker, [first, large, small])
+    assert [one.report["output_tokens"] for one in (first, large, small)] == [60, 200, 20]
+
+
+def test_who_waits_for_room_is_overtaken_for_a_while(custom_folder):
+    talker = talker_of(custom_folder, frames_max=200, prompt_max=32, cache_gib=0.00016)
+    first, large, small = request(1, max_new_tokens=60), request(2, max_new_tokens=200), request(3, max_new_tokens=20)
+    for one in (first, large, small):
+        give(talker, one, "hello there")
+    talker.step(CTX, [first, large, small])
+    assert [one.state.sequence is not None for one in (first, large, small)] == [True, False, True]
+    spoken_in_turn(talker, [first, large, small])
+    assert [one.report["output_tokens"] for one in (first, large, small)] == [60, 200, 20]
+
+
+def give_often(talker, request, text, times):
+    for _ in range(times):
+        give(talker, request, text, close=False)
+
+
+def test_too_much_text_of_one_that_waits_for_room_is_refused_when_it_comes(custom_folder):
+    talker = talker_of(custom_folder, rows=1, frames_max=200, prompt_max=40)
+    first, second = request(1), request(2, non_streaming_mode=False, max_new_tokens=200)
+    give(talker, first, "hello there")
+    talker.step(CTX, [first])
+    give(talker, second, "hello ", close=False)
+    talker.step(CTX, [first, second])
+    with pytest.raises(InvalidRequest, match="say it in parts"):
+        give_often(talker, second, "hello ", 60)
+    assert second.state.prompt is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "instructions", "param"), [("hi", "low " * 40, "instructions"), ("hi " * 40, "", "input")]
+)
+def test_a_prompt_that_is_too_long_names_what_makes_it_so(custom_folder, text, instructions, param):
+    talker = talker_of(custom_folder, prompt_max=40)
+    with pytest.raises(InvalidRequest, match="at most") as error:
+        give(talker, request(instructions=instructions), text)
+    assert error.value.param == param
+
+
 def spoken_in_turn(talker, requests):
     """As `spoken`, and what is over is forgotten at once, as the runtime does it."""
     chunks, running = {one.id: [] for one in requests}, list(requests)
@@ -192,6 +251,8 @@ def spoken_in_turn(talker, requests):
         ({"temperature": -1}, "temperature"),
         ({"top_k": "many"}, "top_k"),
         ({"max_new_tokens": 0}, "max_new_tokens"),
+        ({"top_p": 0.0}, "top_p"),
+        ({"subtalker_top_p": 0.0}, "subtalker_top_p"),
     ],
 )
 def test_what_is_wrong_is_said_by_name_before_anything_is_spoken(custom, params, param):

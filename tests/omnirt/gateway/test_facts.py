@@ -73,9 +73,10 @@ def test_a_pipeline_that_only_copies_has_no_voice_of_its_own():
 def test_recordings_are_wanted_as_the_stage_that_hears_says_or_at_the_rate_of_the_speech():
     found = gather(speech_plan(), {"voice": {"sample_rate": 48_000}})
     assert (found.reference_rate, found.reference_s_max) == (48_000, float("inf"))
-    said = {"text": {"reference_rate": 16_000, "reference_seconds_max": 30}, "voice": {"sample_rate": 48_000}}
+    heard = {"reference_rate": 16_000, "reference_seconds_max": 30, "reference_seconds_min": 0.5}
+    said = {"text": heard, "voice": {"sample_rate": 48_000}}
     found = gather(speech_plan(), said)
-    assert (found.reference_rate, found.reference_s_max) == (16_000, 30.0)
+    assert (found.reference_rate, found.reference_s_max, found.reference_s_min) == (16_000, 30.0, 0.5)
 
 
 def test_a_voice_is_found_however_it_is_spelt_and_first_as_it_is():

@@ -12,6 +12,7 @@ from omnirt.gateway.config import GatewayConfig
 from omnirt.gateway.core import Core
 from omnirt.gateway.errors import ApiError
 from omnirt.gateway.facts import PipelineFacts
+from omnirt.gateway.media import wav_header
 from omnirt.gateway.speech_reference import Reference
 from omnirt.gateway.voice_samples import VoiceSamples
 from omnirt.gateway.voice_store import StoredVoice
@@ -173,3 +174,13 @@ def test_an_upload_is_checked_before_it_is_kept(core, samples, tmp_path):
     asyncio.run(samples.check(good, "audio_sample", FACTS))
     with pytest.raises(ApiError, match="cut off"):
         asyncio.run(samples.check(bad, "audio_sample", FACTS))
+
+
+@pytest.mark.parametrize(
+    ("data", "why"), [(wav(0.3), "0.30 s long; at least 0.5 s"), (wav_header(16_000, 32_000) + bytes(32_000), "silent")]
+)
+def test_an_upload_that_no_voice_can_be_made_of_is_refused(core, samples, tmp_path, data, why):
+    path = tmp_path / "sample"
+    path.write_bytes(data)
+    with pytest.raises(ApiError, match=why):
+        asyncio.run(samples.check(path, "audio_sample", PipelineFacts(cloning=True, reference_s_min=0.5)))

@@ -93,6 +93,7 @@ def test_a_described_voice_is_kept_too(learner, as_json):
         ({"consent": "c", "name": " "}, "name"),
         ({"consent": "c", "name": "../up"}, "name"),
         ({"consent": "c", "name": "a\\b"}, "name"),
+        ({"consent": "c", "name": ".."}, "name"),
         ({"consent": "c", "name": "x" * 200}, "name"),
         ({"consent": "c", "name": "heart"}, "name"),
         ({"consent": "c", "name": "Deep"}, "name"),

@@ -53,6 +53,18 @@ def test_text_that_comes_in_pieces_has_the_same_ids(tokens):
         assert ids + incoming.end() == tokens.text(text)
 
 
+def test_a_long_word_that_comes_letter_by_letter_is_looked_at_now_and_then(tokens, monkeypatch):
+    text = "\u4f60\u597d" * 700 + "\u3002 and more"
+    looks = []
+    settled = Tokenizer.settled
+    monkeypatch.setattr(Tokenizer, "settled", lambda self, held: looks.append(len(held)) or settled(self, held))
+    incoming, ids = tokens.incoming(), []
+    for letter in text:
+        ids += incoming.push(letter)
+    assert ids + incoming.end() == tokens.text(text)
+    assert len(looks) < 320
+
+
 def test_a_text_of_no_letters_has_no_ids(tokens):
     incoming = tokens.incoming()
     assert incoming.push("") + incoming.end() == tokens.text("") == []
