@@ -129,4 +129,6 @@ def error_from(failure: Failure) -> OmnirtError:
         return InvalidRequest(failure.message, param=failure.param or None, stage=failure.stage)
     if failure.code == NotReady.code:  # of what was admitted, only a stop ends a request this way
         return NotReady(failure.message, reason="shutting_down", stage=failure.stage)
+    if failure.code == Overloaded.code:
+        return Overloaded(failure.message)
     return _BY_CODE.get(failure.code, OmnirtError)(failure.message, stage=failure.stage)

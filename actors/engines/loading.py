@@ -16,6 +16,7 @@ from omnirt.actors.models.decoder.config import DecoderConfig, read_config
 from omnirt.actors.models.decoder.pieces import BLOCK, Piece
 from omnirt.actors.models.decoder.weights import Weights
 from omnirt.errors import ConfigError
+from omnirt.extras import extra
 from omnirt.loader import did_you_mean
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
@@ -118,5 +119,5 @@ def _torch(for_what: str) -> Any:
     try:
         import torch
     except ImportError:
-        raise ConfigError(f"{for_what} needs torch, which is not installed: pip install 'omnirt[torch]'") from None
+        raise ConfigError(f"{for_what} needs torch, which is not installed: {extra('torch')}") from None
     return torch

@@ -19,6 +19,7 @@ import numpy as np
 from omnirt.actors.engines.device import ensure
 from omnirt.actors.models.sources import resolve
 from omnirt.errors import ConfigError
+from omnirt.ids import RequestId
 from omnirt.runtime.stage import Chunk, Context, Emission, EngineStage, Request
 from omnirt.wire.payload import CodecFrames, Pcm
 
@@ -86,6 +87,8 @@ class Codec(EngineStage):
         self.options.check()
         self._decoder = load_decoder(self.options, ctx.device, ctx.threads, ctx.report)
         self._calls: deque[tuple[Call, list[_Voice]]] = deque()
+        self._waiting: dict[RequestId, Request] = {}
+        """Those whose frames sleep until a slot is free."""
         self._call_count = 0
         self._lead_ins: OrderedDict[bytes, Snapshot] = OrderedDict()
 
@@ -109,12 +112,13 @@ class Codec(EngineStage):
         # talker of the same process has launched its next frame, so the device has work when this one is done.
         self._collect(wait=any(not voice.heard for _, voices in self._calls for voice in voices))
         self._launch(rows)
-        return [emission for request in rows for emission in self._say(request)]
+        return [emission for request in rows for emission in self._say(ctx, request)]
 
     def forget(self, ctx: Context, request: Request) -> None:
         voice, request.state = request.state, None
+        self._waiting.pop(request.id, None)
         if voice is not None:
-            self._leave(voice)
+            self._leave(ctx, voice)
 
     def _of(self, request: Request) -> _Voice:
         if request.state is None:
@@ -127,10 +131,13 @@ class Codec(EngineStage):
             voice.slot = self._decoder.open()
         return voice.slot is not None
 
-    def _leave(self, voice: _Voice) -> None:
+    def _leave(self, ctx: Context, voice: _Voice) -> None:
         if voice.slot is not None:
             self._decoder.close(voice.slot)
             voice.slot = None
+            for request in self._waiting.values():
+                ctx.wake(request)
+            self._waiting.clear()
 
     # ------------------------------------------------------------ calls
 
@@ -185,7 +192,7 @@ class Codec(EngineStage):
                 voice.heard = True
                 voice.done.append(samples)
 
-    def _say(self, request: Request) -> list[Emission]:
+    def _say(self, ctx: Context, request: Request) -> list[Emission]:
         voice = self._of(request)
         said: list[Emission] = []
         if voice.done:
@@ -197,8 +204,11 @@ class Codec(EngineStage):
                 for start in range(0, len(pcm), CHUNK_SAMPLES_MAX)
             ]
         if voice.is_over:
-            self._leave(voice)
+            self._leave(ctx, voice)
             return [*said, Emission(request, "audio", None, end=True)]
+        if voice.waiting and voice.slot is None:
+            self._waiting[request.id] = request
+            return []
         if not said and not voice.waiting and not voice.calls:
             return []  # it sleeps until more frames come
         return said or [Emission(request, "audio", None)]

@@ -30,6 +30,7 @@ from omnirt.actors.models.qwen3_tts.reference_cache import (
 from omnirt.actors.models.qwen3_tts.voice import SpeakerVoice
 from omnirt.actors.models.sources import resolve
 from omnirt.errors import ConfigError, InvalidRequest
+from omnirt.extras import extra
 from omnirt.runtime.stage import Chunk, Context, Emission, EngineStage, Request
 from omnirt.wire.payload import Pcm
 
@@ -108,7 +109,7 @@ class Reference(EngineStage):
         try:
             from omnirt.actors.models.qwen3_tts.reference_encoder import ReferenceEncoder
         except ImportError as error:
-            raise ConfigError(f"cloning a voice needs torch ({error}); pip install 'omnirt[qwen3-tts]'") from None
+            raise ConfigError(f"cloning a voice needs torch ({error}); {extra('qwen3-tts')}") from None
         encoder = ReferenceEncoder(folder, ctx.device, self.options.seconds_max)
         encoder.warm_up(self.options.seconds_max)
         return encoder

@@ -24,6 +24,7 @@ from omnirt.actors.stages.talker_params import CLONE_HONOURED, HONOURED, TalkerW
 from omnirt.actors.text.tokenizer import TooLongError
 from omnirt.clock import NS, monotonic_ns
 from omnirt.errors import ConfigError, InvalidRequest
+from omnirt.ids import RequestId
 from omnirt.runtime.stage import Chunk, Context, Emission, EngineStage, Request
 from omnirt.wire.payload import CodecFrames, Text
 
@@ -114,6 +115,8 @@ class Talker(EngineStage):
         from omnirt.actors.models.qwen3_tts.speaker import load_speaker
 
         self._speaker = load_speaker(self.options, ctx.device, ctx.threads, ctx.report)
+        self._waiting: dict[RequestId, Request] = {}
+        """Those that sleep until there is room."""
 
     def facts(self) -> dict[str, Any]:
         from omnirt.actors.models.qwen3_tts.languages import facts
@@ -149,12 +152,22 @@ class Talker(EngineStage):
         self._let_in([row for request in rows if (row := request.state).prompt is not None])
         running = {row.sequence: row for request in rows if (row := request.state).sequence is not None}
         produced = {one.sequence: one for one in self._speaker.engine.step(running)} if running else {}
+        if any(one.finish_reason for one in produced.values()):
+            self._say_room(ctx)
         return [emission for request in rows if (emission := self._say(request, produced)) is not None]
 
     def forget(self, ctx: Context, request: Request) -> None:
         row, request.state = request.state, None
+        self._waiting.pop(request.id, None)
         if row is not None and row.sequence is not None:
             self._speaker.engine.remove(row.sequence)
+        self._say_room(ctx)
+
+    def _say_room(self, ctx: Context) -> None:
+        """A row came free, or somebody who was first in line is gone."""
+        for request in self._waiting.values():
+            ctx.wake(request)
+        self._waiting.clear()
 
     def _of(self, request: Request) -> _Row:
         if request.state is None:
@@ -250,8 +263,10 @@ class Talker(EngineStage):
 
     def _say(self, request: Request, produced: dict[FrameSequence, Produced]) -> Emission | None:
         row: _Row = request.state
-        if row.sequence is None:  # it waits for room, or sleeps until more of its input comes
-            return Emission(request, "frames", None) if row.prompt is not None else None
+        if row.sequence is None:  # it sleeps until there is room, or more of its input
+            if row.prompt is not None:
+                self._waiting[request.id] = request
+            return None
         one = produced.get(row.sequence)
         now_ns = monotonic_ns()
         if one is not None and len(one.codes):

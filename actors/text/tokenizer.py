@@ -111,13 +111,18 @@ class Tokenizer:
             found = library.encode(text, add_special_tokens=False)
         finally:
             library.encode_special_tokens = False
+        ids, words, offsets = (
+            found.ids,
+            found.word_ids,
+            found.offsets,
+        )  # each of them a new list whenever it is asked for
         limit, count, end = self._settled_chars(text), 0, 0
-        for at, (word, (_, last)) in enumerate(zip(found.word_ids, found.offsets, strict=True)):
+        for at, (word, (_, last)) in enumerate(zip(words, offsets, strict=True)):
             if last > limit:
                 break
-            if at + 1 == len(found.ids) or found.word_ids[at + 1] != word:  # words are encoded each by itself
+            if at + 1 == len(ids) or words[at + 1] != word:  # words are encoded each by itself
                 count, end = at + 1, last
-        return found.ids[:count], text[end:]
+        return ids[:count], text[end:]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Without special tokens."""

@@ -5,7 +5,6 @@ not right, what fixes it. Status: 0 all ok, 1 something is worth a look, 2 somet
 from __future__ import annotations
 
 import errno
-import importlib.metadata
 import importlib.util
 import os
 import resource
@@ -15,13 +14,14 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal
-
-from msgspec import Struct
 
 import omnirt
+from omnirt.cli import doctor_stages
+from omnirt.cli.doctor_result import Result, versions
 from omnirt.cli.options import add_address_arguments, add_pipeline_arguments, checked_from
 from omnirt.errors import OmnirtError
+from omnirt.extras import QWEN3_TTS, extra
+from omnirt.extras import VOICE as VOICE_EXTRA
 from omnirt.pipeline.describe import shared_bytes, shortage, size
 from omnirt.pipeline.findings import errors
 from omnirt.wire.plan import Plan
@@ -35,12 +35,6 @@ ASK_S = 60.0
 DESCRIPTORS_PER_REQUEST = 2
 DESCRIPTORS_SPARE = 256
 _STATUS = {"ok": 0, "warn": 1, "fail": 2}
-
-
-class Result(Struct, frozen=True):
-    level: Literal["ok", "warn", "fail"]
-    value: str
-    fix: str = ""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -64,12 +58,15 @@ def _results(args: Namespace) -> Iterator[tuple[str, Result]]:
     yield "python", python()
     yield "packages", packages()
     yield "imports", import_names()
-    yield "voice", voice()
-    if args.pipeline:
+    if not args.pipeline:
+        yield "voice", voice()
+    else:
         checked = checked_from(args)
         plan = checked.plan
         wrong = [str(finding) for finding in errors(checked.findings)]
         yield args.pipeline, Result("fail", "; ".join(wrong), "correct it") if wrong else Result("ok", "no mistakes")
+    if plan is not None:
+        yield from stages(plan)
     yield "shared memory", shared_memory(plan)
     yield "leftovers", leftovers()
     yield "descriptors", descriptors(plan)
@@ -89,17 +86,27 @@ def python() -> Result:
 
 
 def packages() -> Result:
-    found, missing = _versions(CORE)
+    found, missing = versions(CORE)
     if missing:
         return Result("fail", f"missing: {', '.join(missing)}", f"{sys.executable} -m pip install {' '.join(missing)}")
     return Result("ok", ", ".join(found))
 
 
 def voice() -> Result:
-    found, missing = _versions(VOICE)
+    found, missing = versions(VOICE)
     if missing:
-        return Result("warn", f"no {', '.join(missing)}: speech cannot be served", "pip install 'omnirt[voice]'")
+        value = f"no {', '.join(missing)}: the pipelines voice and speech cannot be served"
+        return Result("warn", value, extra(VOICE_EXTRA))
     return Result("ok", ", ".join(found))
+
+
+def stages(plan: Plan) -> Iterator[tuple[str, Result]]:
+    """What the stages of a pipeline need."""
+    for name, wanted in doctor_stages.packages_of(plan).items():
+        yield name, doctor_stages.packages(name, wanted)
+    found = doctor_stages.weights(plan)
+    if found is not None:
+        yield "weights", found
 
 
 def import_names() -> Result:
@@ -153,7 +160,7 @@ def cores(plan: Plan | None) -> Result:
     most = max(plan.nodes, key=lambda node: node.threads)
     if most.threads > max(count, 1):
         value = f"{count} to use, node {most.name} asks for {most.threads} threads"
-        return Result("warn", value, "lower node.NAME.threads, or leave it out to share the cores out")
+        return Result("warn", value, f"--set node.{most.group}.threads={count}")
     # More threads in all than cores is a choice: nodes that mostly wait for each other may each use every core.
     return Result("ok", f"{count} to use, {sum(node.threads for node in plan.nodes)} threads in all")
 
@@ -161,10 +168,11 @@ def cores(plan: Plan | None) -> Result:
 def devices(plan: Plan) -> Result:
     """Whether the GPUs that the plan names are there. Asked of the library in a process of its own: it would stay."""
     wanted = sorted({node.device for node in plan.nodes if node.device != "cpu"})
-    found, missing = _versions(("torch",))
-    cpu = f"or on a processor: {' '.join(f'--set node.{n.group}.device=cpu' for n in plan.nodes if n.device != 'cpu')}"
+    found, missing = versions(("torch",))
+    groups = dict.fromkeys(node.group for node in plan.nodes if node.device != "cpu")
+    cpu = f"or on a processor: {' '.join(f'--set node.{group}.device=cpu' for group in groups)}"
     if missing:
-        return Result("fail", f"{plan.name} wants {', '.join(wanted)}; no torch", "pip install 'omnirt[qwen3-tts]'")
+        return Result("fail", f"{plan.name} wants {', '.join(wanted)}; no torch", extra(QWEN3_TTS))
     code = "import torch; c = torch.cuda; print(*(c.get_device_name(i) for i in range(c.device_count())), sep='; ')"
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=ASK_S, check=False)
     names = [name for name in asked.stdout.strip().split("; ") if name]
@@ -216,14 +224,3 @@ def attempted(check: Callable[[], Result]) -> Result:
         return check()
     except (OmnirtError, OSError, ImportError) as error:
         return Result("fail", f"{type(error).__name__}: {error}", "see the lines above; packages and memory first")
-
-
-def _versions(names: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    found: list[str] = []
-    missing: list[str] = []
-    for name in names:
-        try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            missing.append(name)
-    return found, missing

@@ -20,17 +20,17 @@ from typing import Any
 import uvloop
 from aiohttp import web
 
-from omnirt.cli.called import called
+from omnirt.cli.examples import what_to_try
 from omnirt.cli.options import add_address_arguments, add_pipeline_arguments, plan_from
 from omnirt.clock import NS, monotonic_ns
 from omnirt.errors import ConfigError
-from omnirt.gateway.abilities import chats, hears, speaks
 from omnirt.gateway.app import build
 from omnirt.gateway.config import GatewayConfig
 from omnirt.gateway.serve import bind, serve
+from omnirt.gateway.speech_pipeline import speech_facts
 from omnirt.loader import resolve
 from omnirt.log import set_up
-from omnirt.session.service import ServiceState
+from omnirt.session.service import Service, ServiceState
 from omnirt.wire.plan import Plan
 
 DEFAULTS = GatewayConfig()
@@ -116,7 +116,7 @@ async def _serve(plan: Plan, config: GatewayConfig, listener: socket.socket) -> 
             loop.add_signal_handler(number, stopper)
         head.start()
         runner = await serve(build(head, config), listener, CLOSE_S)
-        head.on_ready(lambda: _on_ready(plan, listener, (monotonic_ns() - started_ns) / NS))
+        head.on_ready(lambda: _on_ready(head, config, listener, (monotonic_ns() - started_ns) / NS))
         status: int = await head.finished
     finally:
         if runner is not None:
@@ -162,31 +162,17 @@ def _draining(state: ServiceState, limit_s: float) -> str:
     return f"draining: {count}{waiting}, {limit_s:g} s at most; ctrl-c once more to stop at once"
 
 
-def _on_ready(plan: Plan, listener: socket.socket, seconds: float) -> None:
+def _on_ready(service: Service, config: GatewayConfig, listener: socket.socket, seconds: float) -> None:
     # What was loaded stays: keep the collector from walking through it, which would hold up every stream.
     gc.collect()
     gc.freeze()
-    _banner(plan, listener, seconds)
+    _banner(service, config, listener, seconds)
 
 
-def _banner(plan: Plan, listener: socket.socket, seconds: float) -> None:
+def _banner(service: Service, config: GatewayConfig, listener: socket.socket, seconds: float) -> None:
     host, port = listener.getsockname()[:2]
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    print("\n".join([f"{plan.name} is ready after {seconds:.1f} s on {url}", *what_to_try(plan, url)]), file=sys.stderr)
-    sys.stderr.flush()
-
-
-def what_to_try(plan: Plan, url: str) -> list[str]:
-    """Lines for a shell: how to use what the pipeline can do."""
-    curl = f"  curl -s {url}/v1/%s -H 'Content-Type: application/json' -d '%s'"
-    lines: list[str] = []
-    if chats(plan):
-        body = '{"messages": [{"role": "user", "content": "What is the capital of France?"}]}'
-        lines += [curl % ("chat/completions", body), f"  {called()} chat --url {url}"]
-    if speaks(plan):
-        body = '{"input": "Hello there. Can you hear me?", "response_format": "wav"}'
-        lines.append(curl % ("audio/speech", body) + " -o hello.wav")
-        lines.append(f'  {called()} say "Hello there." -o hello.wav --url {url}')
-    if hears(plan):
-        lines.append(f"  curl -s {url}/v1/audio/transcriptions -F file=@hello.wav")
-    return lines
+    plan = service.plan
+    ready = f"{plan.name} is ready after {seconds:.1f} s on {url}"
+    lines = what_to_try(plan, url, speech_facts(plan, service.facts()), config)
+    print("\n".join([ready, *lines]), file=sys.stderr, flush=True)

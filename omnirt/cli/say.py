@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import contextlib
 import math
+import mimetypes
 import os
 import sys
 from pathlib import Path
@@ -26,6 +28,9 @@ from omnirt.gateway.config import AUDIO_FORMATS
 from omnirt.gateway.media import wav_header
 
 WAV_HEADER_BYTES = 44
+FIELDS = ("voice", "speed", "seed", "instructions", "language", "ref_text", "max_new_tokens")
+"""Arguments that are sent under their own names."""
+SEED = "the same seed gives the same speech, but for rounding in the last bit"
 
 
 class Heard(Struct):
@@ -43,14 +48,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--voice", help="one of the voices at URL/v1/audio/voices")
     parser.add_argument("--speed", type=_speed, help="0.25 to 4.0")
     parser.add_argument("--format", choices=AUDIO_FORMATS, help="default: by the file's ending, else wav")
-    parser.add_argument("--seed", type=int, help="the same seed gives the same audio")
+    parser.add_argument("--instructions", help="the manner of speaking, or the voice itself where a model designs one")
+    parser.add_argument("--language", help="one of the languages at URL/v1/audio/voices")
+    parser.add_argument("--ref-audio", metavar="FILE", help="a recording of the voice to copy, where a model can")
+    parser.add_argument("--ref-text", help="what is said in it; without, only the sound of the voice is copied")
+    parser.add_argument("--max-new-tokens", type=int, metavar="N", help="an end for the speech, in the model's frames")
+    parser.add_argument("--seed", type=int, help=SEED)
     server.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     body: dict[str, object] = {"stream_format": "audio"}
-    body |= {name: getattr(args, name) for name in ("voice", "speed", "seed") if getattr(args, name) is not None}
+    body |= {name: getattr(args, name) for name in FIELDS if getattr(args, name) is not None}
     try:
+        if args.ref_audio is not None:
+            body["ref_audio"] = _data_url(args.ref_audio)
+            if args.ref_text is None:
+                body["x_vector_only_mode"] = True
         audio_format = args.format or _format_of(args.output)
         body["response_format"] = audio_format
         body["input"] = _text(args.text)
@@ -123,6 +137,15 @@ def _text(given: str | None) -> str:
     except UnicodeError as error:
         raise ServerError("the text is not UTF-8") from error
     return text
+
+
+def _data_url(path: str) -> str:
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ServerError(f"cannot use {path}: {error.strerror}") from error
+    kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
+    return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"
 
 
 def _speed(given: str) -> float:

@@ -55,7 +55,7 @@ def build(service: Service, config: GatewayConfig) -> web.Application:
     app.on_cleanup.append(stop)
     _add_operations(app, Ops(core))
     _add_speech(app, core, samples, pipeline, streams)
-    _add_surfaces(app, core)
+    _add_surfaces(app, core, pipeline)
     return app
 
 
@@ -86,10 +86,10 @@ def _add_speech(
     app.router.add_delete(_v1("audio/voices/{id:.+}"), voices.delete, name="voice")
 
 
-def _add_surfaces(app: web.Application, core: Core) -> None:
+def _add_surfaces(app: web.Application, core: Core, pipeline: SpeechPipeline) -> None:
     app.router.add_post(_v1("chat/completions"), Chat(core).create, name="chat_completions")
     app.router.add_post(_v1("completions"), Completions(core).create, name="completions")
-    transcriptions, models = Transcriptions(core), Models(core)
+    transcriptions, models = Transcriptions(core), Models(core, pipeline)
     app.router.add_post(_v1("audio/transcriptions"), transcriptions.create, name="transcriptions")
     app.router.add_post(_v1("audio/translations"), transcriptions.translate, name="translations")
     app.router.add_get(_v1("audio/models"), models.audio, name="audio_models")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from omnirt.errors import Unsupported
+from omnirt.extras import extra
 
 ALLOCATION_MAX = 64 << 20
 STREAMS_MAX = 16
@@ -38,7 +39,7 @@ def library() -> Any:
     try:
         import av
     except ImportError as error:
-        raise Unsupported("Recordings need the codec library; run: pip install 'omnirt[voice]'") from error
+        raise Unsupported(f"Recordings need the codec library av; {extra('speech')}") from error
     _cap()
     return av
 

@@ -14,7 +14,8 @@ A stage may say (see `Stage.facts`):
     reference_seconds_max  how long such a recording may be
     reference_seconds_min  how long it must be
 
-The pipeline file's [voice] table may add `default` and `aliases` (other name -> voice).
+The pipeline file's [voice] table may add `default` and `aliases` (other name -> voice). An alias for a voice that
+the weights do not have stands for the default one: clients of some APIs must name a voice, and mean none.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class PipelineFacts(Struct, frozen=True):
     def voice(self, name: str) -> VoiceFact | None:
         """By id or name; by how they sound where none is spelt so."""
         exact = (voice for voice in self.voices if name in (voice.id, voice.name))
-        alike = (voice for voice in self.voices if _plainly(name) in (_plainly(voice.id), _plainly(voice.name)))
+        alike = (voice for voice in self.voices if plainly(name) in (plainly(voice.id), plainly(voice.name)))
         return next(exact, None) or next(alike, None)
 
 
@@ -111,13 +112,13 @@ def with_reference(spoken: PipelineFacts, copied: PipelineFacts | None) -> Pipel
 
 
 def _task_types(stages: list[Mapping[str, Any]], named: bool, design: bool, cloning: bool) -> tuple[str, ...]:
-    said = {_plainly(task) for stage in stages for task in stage.get("task_types", ())}
+    said = {plainly(task) for stage in stages for task in stage.get("task_types", ())}
     if not said:
-        said = {_plainly(task) for task, able in ((CUSTOM, named), (DESIGN, design), (CLONE, cloning)) if able}
-    return tuple(task for task in TASK_TYPES if _plainly(task) in said) or (CUSTOM,)
+        said = {plainly(task) for task, able in ((CUSTOM, named), (DESIGN, design), (CLONE, cloning)) if able}
+    return tuple(task for task in TASK_TYPES if plainly(task) in said) or (CUSTOM,)
 
 
-def _plainly(name: object) -> str:
+def plainly(name: object) -> str:
     """Checkpoints write `custom_voice`, clients `CustomVoice`; people write `Uncle Fu` for `uncle_fu`."""
     return str(name).replace("_", "").replace(" ", "").lower()
 

@@ -39,6 +39,8 @@ PIECE_BYTES = 64 << 10
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 SPECIAL = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "64:ff9b:1::/48", "5f00::/16")))
 """Not of the open internet, whatever the standard library of this version says."""
+PRIVATE = "; `omnirt run --private-media` fetches from such, too"
+FILES = "; those below DIR it does with `omnirt run --media DIR`"
 HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "omnirt"}
 
 
@@ -134,7 +136,7 @@ class Fetcher:
             except ValueError:
                 allowed = False
             if not allowed:
-                raise _forbidden(f"{self._param} leads to an address that is not public.", self._param)
+                raise _forbidden(f"{self._param} leads to an address that is not public{PRIVATE}.", self._param)
         return found
 
     async def _found(self, host: str, port: int) -> list[str]:
@@ -213,7 +215,7 @@ def _data(url: str, param: str, bytes_max: int) -> bytes:
 def _file(url: str, param: str, config: GatewayConfig) -> bytes:
     """A regular file below an allowed directory, links resolved."""
     parts = urlsplit(url)
-    refusal = _forbidden(f"{param} refers to a file that this server does not give out.", param)
+    refusal = _forbidden(f"{param} refers to a file that this server does not give out{FILES}.", param)
     try:
         path = Path(unquote(parts.path)).resolve()
         roots = [Path(root).resolve() for root in config.media_roots]

@@ -81,6 +81,14 @@ def number(fields: Fields, name: str, low: float, high: float) -> float | None:
     return float(value)
 
 
+def share(fields: Fields, name: str) -> float | None:
+    """A part of a whole that is not nothing."""
+    value = fields.get(name)
+    if value is not None and not isinstance(value, bool) and isinstance(value, (int, float)) and not 0 < value <= 1:
+        raise invalid(f"{name} must be above 0 and at most 1.", name)
+    return number(fields, name, 0.0, 1.0)
+
+
 def record(fields: Fields, name: str, within: str = "") -> Fields | None:
     """A nested object."""
     value = fields.get(name)

@@ -26,6 +26,8 @@ from omnirt.gateway.outlet import break_off
 ARRIVED_NS = web.RequestKey("arrived_ns", int)
 CLIENT_GONE = 499
 """Never sent: the status in the log and metrics of a request whose client left."""
+GOODBYES = (0, 1000, 1001, 1005)
+"""Close codes of WebSockets that end as they should (0 and 1005: the client named none)."""
 DRAIN_RETRY_S = 5.0
 log = logging.getLogger("omnirt.gateway")
 
@@ -63,10 +65,10 @@ class Gate:
         try:
             response = await self._admitted(request, handler)
         except asyncio.CancelledError:
-            self._record(request, CLIENT_GONE)
+            self._record(request, _status_without(request))
             raise
         except ConnectionError:
-            self._record(request, CLIENT_GONE)
+            self._record(request, _status_without(request))
             return request.get(RESPONSE) or web.Response(status=CLIENT_GONE)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an envelope
             return self._failed(request, error)
@@ -114,6 +116,13 @@ class Gate:
         # The metric's label has few values; what nobody knows is logged as it was asked for.
         shown = route if route != UNKNOWN else request.path[:PATH_CHARS_MAX]
         log.log(_level_of(route, status), "%s %s", request.method, shown, extra=fields)
+
+
+def _status_without(request: web.Request) -> int:
+    """Of a request whose client is gone. Who closes a WebSocket properly may hang up before the handler has ended."""
+    response = request.get(RESPONSE)
+    is_closed_well = isinstance(response, web.WebSocketResponse) and response.close_code in GOODBYES
+    return response.status if response is not None and is_closed_well else CLIENT_GONE
 
 
 def _level_of(route: str, status: int) -> int:

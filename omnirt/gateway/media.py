@@ -21,6 +21,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from omnirt.errors import Unsupported
+from omnirt.extras import extra
 
 Samples = NDArray[np.int16]
 
@@ -258,5 +259,5 @@ def _av() -> Any:
     try:
         import av
     except ImportError as error:
-        raise Unsupported("This format needs the codec library; run: pip install 'omnirt[voice]'") from error
+        raise Unsupported(f"This format needs the codec library av; {extra('speech')}") from error
     return av

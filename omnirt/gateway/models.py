@@ -7,11 +7,13 @@ from aiohttp import web
 from omnirt.gateway.abilities import endpoints, hears, speaks
 from omnirt.gateway.core import Core
 from omnirt.gateway.errors import unknown_model
+from omnirt.gateway.speech_pipeline import SpeechPipeline
 
 
 class Models:
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, pipeline: SpeechPipeline) -> None:
         self._core = core
+        self._pipeline = pipeline
 
     async def list(self, _: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": [self._entry(name) for name in self._core.model_names()]})
@@ -30,7 +32,7 @@ class Models:
 
     def _entry(self, name: str) -> dict[str, object]:
         plan = self._core.service.plan
-        facts = self._core.facts()
+        facts = self._pipeline.facts()
         extension: dict[str, object] = {
             "modalities": {"input": list(plan.inputs), "output": list(plan.outputs)},
             "endpoints": endpoints(plan),
@@ -38,6 +40,7 @@ class Models:
         }
         if "audio" in plan.outputs:
             extension |= {"sample_rate": facts.sample_rate, "voices": [voice.id for voice in facts.voices]}
+            extension |= {"languages": list(facts.languages), "task_types": list(facts.task_types)}
         return {
             "id": name,
             "object": "model",

@@ -55,18 +55,30 @@ def speaker_of(asked: SpeechRequest, facts: PipelineFacts, store: VoiceStore | N
 
 def voice_of(name: str | None, facts: PipelineFacts, store: VoiceStore | None) -> str | StoredVoice:
     """The id of a voice that the model has, or an uploaded voice. Empty where none was named and the model has no voice
-    of its own. Raises a 400 that lists the choices."""
-    wanted = facts.aliases.get(name, name) if name is not None else facts.default_voice
+    of its own. Raises a 400 that lists the choices.
+
+    An alias whose voice these weights lack stands for the default one: a pipeline serves several checkpoints."""
+    tried = [facts.aliases.get(name, name), name] if name is not None else []
+    if name is None or name in facts.aliases:
+        tried.append(facts.default_voice)
+    for wanted in tried:
+        found = _named(wanted, facts, store)
+        if found is not None:
+            return found
+    choices = _choices(facts, store)
+    text = f"Choose one of: {', '.join(choices)}." if choices else "There is none yet."
+    raise invalid(f"Unknown voice. {text}", "voice")
+
+
+def _named(wanted: str, facts: PipelineFacts, store: VoiceStore | None) -> str | StoredVoice | None:
+    """As `voice_of`, of a name that is no alias. What is spelt so goes before what sounds so."""
     if not wanted:
         return ""
-    stored = store.find(wanted) if store is not None else None
     known = facts.voice(wanted)
-    if known is not None and (stored is None or wanted in (known.id, known.name)):
+    stored = store.find(wanted) if store is not None else None
+    is_stored = stored is not None and wanted in (stored.id, stored.name)
+    if known is not None and (wanted in (known.id, known.name) or not is_stored):
         return known.id
-    if stored is None:
-        choices = _choices(facts, store)
-        text = f"Choose one of: {', '.join(choices)}." if choices else "There is none yet."
-        raise invalid(f"Unknown voice. {text}", "voice")
     return stored
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnirt.errors import StageFailed, error_from
+from msgspec import structs
+
+from omnirt.errors import Failure, StageFailed, error_from
 from omnirt.gateway.chat_usage import reported
 from omnirt.gateway.core import Core
 from omnirt.gateway.encoding import Encoding
-from omnirt.gateway.speech_request import SpeechRequest
+from omnirt.gateway.speech_request import RECORDING, SpeechRequest
 from omnirt.session.service import Done, Live, Output
 from omnirt.track import Track
 from omnirt.wire.payload import Payload, Pcm
@@ -52,7 +54,7 @@ class SpeechAudio:
                 piece = await self._encoding.flush()
             else:
                 self._over = True
-                raise error_from(event.failure)
+                raise error_from(self._blamed(event.failure))
             if piece:
                 return piece
         return None
@@ -81,6 +83,10 @@ class SpeechAudio:
             "total_tokens": incoming + given,
             "input_token_details": {"text_tokens": max(0, incoming - heard), "audio_tokens": heard},
         }
+
+    def _blamed(self, failure: Failure) -> Failure:
+        """A stage knows of a recording, not of the field that brought it."""
+        return structs.replace(failure, param=self._spoken.heard_of) if failure.param == RECORDING else failure
 
     async def _encode(self, payload: Payload) -> bytes:
         if not isinstance(payload, Pcm):

@@ -35,6 +35,7 @@ from omnirt.gateway.fields import (
     number,
     plain,
     seed_of,
+    share,
     speed_of,
     text,
     unsupported,
@@ -50,9 +51,13 @@ ELSEWHERE = frozenset(
     {*CHANGES_THE_VOICE, "speed", "seed", "voice", "ref_audio", "references", "ref_text", "x_vector_only_mode"}
 )
 """Read by their own rules, so never passed on as they are."""
-RANGES = NUMBERS | {f"subtalker_{name}": NUMBERS[name] for name in ("temperature", "top_p")}
+TOP_P = ("top_p", "subtalker_top_p")
 TOP_K = ("top_k", "subtalker_top_k")
+RANGES = {name: bounds for name, bounds in NUMBERS.items() if name not in TOP_P}
+RANGES["subtalker_temperature"] = NUMBERS["temperature"]
 FLAGS = ("ignore_eos", "non_streaming_mode")
+RECORDING = "ref_audio"
+"""The field that stages name when a recording is at fault, wherever it came from."""
 RATE_MIN, RATE_MAX = 8_000, 96_000
 NEW_TOKENS_MAX = 1 << 20
 
@@ -69,7 +74,8 @@ class SpeechRules(Struct, frozen=True):
 class SpeechRequest(Struct, frozen=True):
     """What was asked for, field by field; who speaks then is another question (see `speaker`).
 
-    `voice`: a name. `reference`, `ref_text`, `x_vector_only`: a recording to speak like."""
+    `voice`: a name. `reference`, `ref_text`, `x_vector_only`: a recording to speak like. `heard_of`: the field that
+    brought the recording, once that is known."""
 
     text: str = ""
     voice: str | None = None
@@ -84,6 +90,7 @@ class SpeechRequest(Struct, frozen=True):
     reference: Reference | None = None
     ref_text: str | None = None
     x_vector_only: bool | None = None
+    heard_of: str = RECORDING
 
 
 def parse_speech(body: object, rules: SpeechRules) -> SpeechRequest:
@@ -160,6 +167,7 @@ def _tuned(fields: Fields, honoured: Collection[str]) -> dict[str, Any]:
     acts on it."""
     asked = {name: value for name, value in fields.items() if name in honoured}
     tuned: dict[str, Any] = {name: number(asked, name, low, high) for name, (low, high) in RANGES.items()}
+    tuned |= {name: share(asked, name) for name in TOP_P}
     tuned |= {name: flag(asked, name) for name in FLAGS}
     for name in TOP_K:
         value = whole(asked, name, -1, TOKENS_MAX)

@@ -169,7 +169,9 @@ class SpeechStream:
         for effect in effects:
             if isinstance(effect, Begin):
                 await self._begin(effect)
-            elif isinstance(effect, More | Whole | Abort):
+            elif isinstance(effect, More):
+                await self._more(effect.text)
+            elif isinstance(effect, Whole | Abort):
                 self._change(effect)
             elif isinstance(effect, Lost | Flush):
                 await self._items.put(effect)
@@ -183,17 +185,26 @@ class SpeechStream:
                 return True
         return False
 
-    async def _begin(self, effect: Begin) -> None:
-        assert self._settings is not None, "text came before settings"
-        self._unit = Unit(effect.utterance, effect.sentence, self._settings, effect.text, self._chars_max)
+    async def _begin(self, effect: Begin, *, is_further: bool = False) -> None:
+        settings = self._settings
+        assert settings is not None, "text came before settings"
+        place = effect.utterance, effect.sentence
+        self._unit = Unit(*place, settings, effect.text, self._chars_max, is_further=is_further)
         self._begun += 1
         await self._items.put(self._unit)
 
-    def _change(self, effect: More | Whole | Abort) -> None:
+    async def _more(self, text: str) -> None:
+        """Goes on with the unit; where its speech has ended already, with another one, so that this is heard, too."""
+        unit = self._unit
+        assert unit is not None, "no unit began"
+        if not unit.is_over:
+            unit.add(text)
+        elif text.strip() and not unit.has_failed:
+            await self._begin(Begin(unit.utterance, unit.sentence, text.lstrip()), is_further=True)
+
+    def _change(self, effect: Whole | Abort) -> None:
         assert self._unit is not None, "no unit began"
-        if isinstance(effect, More):
-            self._unit.add(effect.text)
-        elif isinstance(effect, Whole):
+        if isinstance(effect, Whole):
             self._unit.finish()
         else:
             self._unit.abort()

@@ -1,7 +1,9 @@
 """A unit of text on its way into the pipeline: collected until its request is made, then handed on as it comes.
 
-Invariant: a request gets a bounded number of further inputs (the runtime keeps what a request was given until its first
-output): the first pieces at once, as every one of them may be the one that lets speech begin, later ones together.
+Invariants: a request gets a bounded number of further inputs (the runtime keeps what a request was given until its
+first output): the first pieces at once, as every one of them may be the one that lets speech begin, later ones
+together. No text is lost because speech ended before the text did (the model chose to, or was told how much to make):
+what its request did not get is for another one.
 """
 
 from __future__ import annotations
@@ -18,14 +20,21 @@ FURTHER_PIECES = 96
 
 
 class Unit:
-    def __init__(self, utterance: int, sentence: int, settings: Settings, text: str, chars_max: int) -> None:
+    def __init__(
+        self, utterance: int, sentence: int, settings: Settings, text: str, chars_max: int, *, is_further: bool = False
+    ) -> None:
         self.utterance = utterance
         self.sentence = sentence
         self.settings = settings
         self.text = text
         """All of it so far."""
+        self.is_further = is_further
+        """It goes on where one has ended whose place this is."""
         self.is_whole = False
         self.is_aborted = False
+        self.is_over = False
+        """Nothing of it will be spoken any more."""
+        self.has_failed = False
         self._piece_chars = max(1, chars_max // FURTHER_PIECES)
         self._live: Live | None = None
         self._given = 0
@@ -54,8 +63,22 @@ class Unit:
             self._live.cancel("the utterance was given up")
 
     def detach(self) -> None:
-        """The request is over: what comes is only collected."""
+        """The request is over: what comes is only collected, until `goes_on` is asked."""
         self._live = None
+
+    @property
+    def spoken(self) -> str:
+        """What the pipeline was given."""
+        return self.text[: self._given]
+
+    def goes_on(self, *, has_failed: bool) -> bool:
+        """After a request: whether there is text that it did not get. That is then all the text of this unit."""
+        left = "" if has_failed or self.is_aborted else self.text[self._given :].lstrip()
+        if not left:
+            self.is_over, self.has_failed = True, has_failed
+            return False
+        self.text, self._given, self._pieces, self.is_further = left, 0, 0, True
+        return True
 
     def _hand_on(self) -> None:
         live = self._live

@@ -2,11 +2,12 @@
 
     audio.start {utterance_index, sentence_index, sentence_text, format, sample_rate, channels, request_id}
     binary frames: the encoded audio; one frame where it is not streamed
-    audio.done  {..., total_bytes, error, usage}
+    audio.done  {..., sentence_text, total_bytes, error, usage}
 
-`sentence_text` is what the client had sent when the unit's speech began; the rest of it may still come. Invariant: each
-unit has one `audio.start` and one `audio.done`, in this order, whatever becomes of it; an error in it is said before
-its `audio.done`, and ends nothing else.
+`sentence_text` is what the client had sent when the unit's speech began, and at its end all that was spoken. Where
+speech ends before its text (the model chose to, or was told how much to make), what came later is a unit of its own.
+Invariant: each unit has one `audio.start` and one `audio.done`, in this order, whatever becomes of it; an error in it
+is said before its `audio.done`, and ends nothing else.
 """
 
 from __future__ import annotations
@@ -36,20 +37,29 @@ class StreamVoice:
         self._requests = 0
         self.spoken = 0
         """Units that are over."""
+        self._further = 0
+        """Units of the utterance beyond those that its text was cut into."""
+        self._is_incomplete = False
+        """Whether a unit of the utterance was not spoken to its end."""
 
     async def say(self, item: Item) -> None:
         if isinstance(item, Flush):
-            done = {"type": "session.done", "utterance_index": item.utterance, "total_sentences": item.sentences}
-            await self._out.event(done | {"error": item.error})
+            count = item.sentences + self._further
+            done = {"type": "session.done", "utterance_index": item.utterance, "total_sentences": count}
+            await self._out.event(done | {"error": item.error or self._is_incomplete})
+            self._is_incomplete, self._further = False, 0
         elif isinstance(item, Lost):
-            answer = _Answer(self._out, item.utterance, item.sentence)
+            answer = _Answer(self._out, item.utterance, item.sentence + self._further)
             await answer.end(error=True)
         else:
-            await self._speak(item)
+            while await self._speak(item):
+                pass
             self.spoken += 1
 
-    async def _speak(self, unit: Unit) -> None:
-        answer = _Answer(self._out, unit.utterance, unit.sentence, unit)
+    async def _speak(self, unit: Unit) -> bool:
+        """Whether there is text left."""
+        self._further += unit.is_further
+        answer = _Answer(self._out, unit.utterance, unit.sentence + self._further, unit)
         usage: dict[str, object] | None = None
         try:
             if not unit.is_aborted:
@@ -59,7 +69,9 @@ class StreamVoice:
                 await self._out.event(error_event(complaint_of(error), unit.utterance))
         finally:
             unit.detach()
+        self._is_incomplete |= usage is None
         await answer.end(error=usage is None, usage=usage)
+        return unit.goes_on(has_failed=usage is None)
 
     async def _asked(self, unit: Unit, answer: _Answer) -> dict[str, object]:
         """The unit's usage, once all of its audio was sent."""
@@ -81,7 +93,7 @@ class StreamVoice:
                 audio = SpeechAudio(core, live, asked, pieces, unit.settings.rate, track)
                 await self._deliver(audio, unit, answer)
             track.done(audio.reports)
-        return audio.usage(len(unit.text))
+        return audio.usage(len(unit.spoken))
 
     async def _deliver(self, audio: SpeechAudio, unit: Unit, answer: _Answer) -> None:
         body = bytearray()
@@ -128,7 +140,9 @@ class _Answer:
 
     async def end(self, *, error: bool, usage: dict[str, object] | None = None) -> None:
         await self.begin()
-        done: dict[str, object] = {"type": "audio.done", **self._place, "total_bytes": self._bytes, "error": error}
+        done: dict[str, object] = {"type": "audio.done", **self._place}
+        done |= {"sentence_text": self._unit.spoken if self._unit is not None else ""}
+        done |= {"total_bytes": self._bytes, "error": error}
         await self._out.event(done | ({"usage": usage} if usage is not None else {}))
 
 

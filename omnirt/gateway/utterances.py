@@ -8,8 +8,8 @@ on as it comes; its units are spoken in order, while more of it arrives.
 
 Invariants: `input.done` gives one `Flush`, and every unit that began has one `Whole` or one `Abort`; what
 is wrong with one utterance stays with it: its error is said once, the rest of its text is dropped, and the next one
-begins afresh. Settings change between utterances only. Where they are wrong, that is said at once and again for every
-utterance, and nothing is spoken until good ones come: speech with other settings than those asked for would be worse.
+begins afresh. Settings change between utterances only. Where they are wrong, that is said once, and nothing is spoken
+until good ones come, of an utterance only its end: speech with other settings than those asked for would be worse.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class Utterances:
         self._granularity = "none"
         self._splitter = Splitter("none")
         self._is_set = False
-        self._complaint: Complain | None = None
-        """What is wrong with the settings."""
+        self._is_usable = False
+        """Whether the settings that came last can be spoken with."""
         self._utterance = self._sentence = 0
         self._has_text = self._failed = self._was_aborted = False
         self._chars = -1
@@ -112,12 +112,12 @@ class Utterances:
     # ------------------------------------------------------------ settings
 
     def configured(self, granularity: str) -> list[Effect]:
-        self._is_set, self._complaint, self._granularity = True, None, granularity
+        self._is_set, self._is_usable, self._granularity = True, True, granularity
         self._splitter = Splitter(granularity)
         return []
 
     def misconfigured(self, complaint: Complain) -> list[Effect]:
-        self._is_set, self._complaint = True, complaint
+        self._is_set, self._is_usable = True, False
         return [complaint]
 
     # ------------------------------------------------------------ messages
@@ -170,9 +170,7 @@ class Utterances:
         if not text:
             return []
         self._has_text = True
-        if self._complaint is not None and not self._failed:
-            return self._spoilt(self._complaint)
-        if self._failed:
+        if self._failed or not self._is_usable:
             return []
         effects: list[Effect] = []
         for piece, ends in self._splitter.feed(text):
@@ -200,10 +198,11 @@ class Utterances:
 
     def _done(self) -> list[Effect]:
         effects: list[Effect] = self._whole() if self._chars >= 0 else []
-        if self._failed and not self._was_aborted:
+        if self._failed and not self._was_aborted and self._is_usable:
             effects.append(Lost(self._utterance, self._sentence))
             self._sentence += 1
-        effects.append(Flush(self._utterance, self._sentence, self._failed))
+        is_unspoken = self._has_text and not self._is_usable
+        effects.append(Flush(self._utterance, self._sentence, self._failed or is_unspoken))
         self._utterance += 1
         self._sentence = 0
         self._has_text = self._failed = self._was_aborted = False

@@ -12,6 +12,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from omnirt.gateway.abilities import input_bytes_max
 from omnirt.gateway.audio_in import decode_base64, recording
 from omnirt.gateway.core import Core
@@ -27,6 +29,8 @@ Keep = Callable[[float], None]
 
 KEPT_S_MAX = 600.0
 """Of uploaded samples, all together: 29 MB at 24 kHz."""
+SILENCE = 0.003
+"""The highest peak of silence, of full scale: 50 dB below it."""
 SCHEME_CHARS = 32
 """A colon among the first so many characters makes it a URL: base64 has none."""
 
@@ -58,7 +62,7 @@ class VoiceSamples:
         if length_s < facts.reference_s_min:
             least = f"at least {facts.reference_s_min:g} s are needed"
             raise invalid(f"The recording in {param} is {length_s:.2f} s long; {least}.", param)
-        if not any(piece.samples.any() for piece in pieces):
+        if _peak(pieces) < SILENCE:
             raise invalid(f"The recording in {param} is silent.", param)
 
     def seconds_max(self, facts: PipelineFacts) -> float:
@@ -108,6 +112,15 @@ class VoiceSamples:
             starts = range(0, piece.samples.size, size)
             cut += [Pcm(piece.samples[start : start + size], piece.rate) for start in starts]
         return tuple(cut)
+
+
+def _peak(pieces: Sequence[Pcm]) -> float:
+    """Of full scale, without a constant offset, which is no sound."""
+    if not pieces:
+        return 0.0
+    samples = np.concatenate([piece.samples for piece in pieces])
+    middle = float(samples.mean(dtype=np.float64))
+    return max(float(samples.max()) - middle, middle - float(samples.min())) / 32768.0
 
 
 def _seconds(pieces: Sequence[Pcm]) -> float:

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from omnirt.clock import unix_s
 from omnirt.errors import ConfigError
+from omnirt.gateway.facts import plainly
 
 log = logging.getLogger("omnirt.gateway")
 ID = re.compile(r"voice_[0-9a-f]{24}")
@@ -74,9 +75,11 @@ class VoiceStore:
         return sorted(self._voices.values(), key=lambda voice: (voice.created_s, voice.id))
 
     def find(self, name: str) -> StoredVoice | None:
-        """By id, or by the name the client gave it."""
-        found = self._voices.get(name)
-        return found or next((voice for voice in self._voices.values() if voice.name == name), None)
+        """By id, or by the name the client gave it; by how that sounds where none is spelt so."""
+        voices = self._voices.values()
+        exact = (voice for voice in voices if voice.name == name)
+        alike = (voice for voice in voices if plainly(voice.name) == plainly(name))
+        return self._voices.get(name) or next(exact, None) or next(alike, None)
 
     def is_full(self) -> bool:
         return len(self._voices) >= self._voices_max

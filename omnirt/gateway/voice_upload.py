@@ -158,8 +158,11 @@ def container_of(head: bytes) -> str:
 
 
 def _check_room(voice: StoredVoice, store: VoiceStore, facts: PipelineFacts) -> None:
-    taken = {entry.id for entry in facts.voices} | {entry.name for entry in facts.voices} | set(facts.aliases)
-    if voice.name in taken or store.find(voice.name) is not None:
-        raise invalid(f"A voice called {voice.name} exists; delete it first.", "name")
+    meant = facts.aliases.get(voice.name, voice.name)
+    if facts.voice(voice.name) is not None or facts.voice(meant) is not None:
+        raise invalid(f"The model has a voice called {voice.name}; choose another name.", "name")
+    known = store.find(voice.name) or store.find(meant)
+    if known is not None:
+        raise invalid(f"A voice called {known.name} exists; delete it first.", "name")
     if store.is_full():
         raise ApiError(Refusal(400, "invalid_value", "The voice store is full; delete a voice first."))

@@ -34,7 +34,8 @@ class Voices:
             return web.json_response({"voices": [v.id for v in facts.voices] + [v.name for v in uploaded]})
         entries = [_builtin(voice.id, voice.name, voice.more, facts) for voice in facts.voices]
         entries += [entry_of(voice) for voice in uploaded]
-        listing = {"object": "list", "voices": entries, "data": entries}
+        listing: dict[str, object] = {"object": "list", "voices": entries, "data": entries}
+        listing |= {"languages": list(facts.languages), "task_types": list(facts.task_types)}
         return web.json_response(listing | {"uploaded_voices": [_uploaded(voice) for voice in uploaded]})
 
     async def create(self, request: web.Request) -> web.Response:
@@ -60,7 +61,7 @@ class Voices:
         if not (facts.cloning or facts.voice_design):
             raise unsupported_endpoint(f"The model {self._core.service.plan.name} cannot learn voices.")
         if self._core.voices is None:
-            raise unsupported_endpoint("This server keeps no voices; start it with a voices directory.")
+            raise unsupported_endpoint("This server keeps no voices; start it with --voices DIR (of `omnirt run`).")
         return self._core.voices
 
 

@@ -73,10 +73,13 @@ def find_file(name: str, kind: str, *, folder: str = "") -> str:
     if path.is_file():
         return name
     packaged = _packaged(folder)
-    if path.suffix != ".toml" and path.name == name:
-        known = sorted(file.stem for file in packaged.glob("*.toml"))
-        if name in known:
-            return str(packaged / f"{name}.toml")
+    is_bare = path.suffix != ".toml" and path.name == name
+    known = sorted(file.stem for file in packaged.glob("*.toml")) if is_bare else []
+    if name in known:
+        return str(packaged / f"{name}.toml")
+    if not folder and path.expanduser().is_dir():
+        raise ConfigError(f"{name} is a folder without config.json: neither a checkpoint nor a {kind} file")
+    if is_bare:
         raise ConfigError(f"there is no {kind} {name!r}, neither a file nor packaged{did_you_mean(name, known)}")
     siblings = [file.name for file in path.parent.glob("*.toml")] if path.parent.is_dir() else []
     near = did_you_mean(path.name, siblings) if siblings else ""

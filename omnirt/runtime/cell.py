@@ -26,7 +26,7 @@ from omnirt.ids import Fence
 from omnirt.runtime.outcome import Outcome
 from omnirt.runtime.row import Arrived, Row, Work
 from omnirt.runtime.stage import Chunk as StageChunk
-from omnirt.runtime.stage import Context, Emission, EngineStage, Stage
+from omnirt.runtime.stage import Context, Emission, EngineStage, Request, Stage
 from omnirt.wire.messages import REPORTS_BYTES_MAX, Chunk, Close, Credit, End, Open, Record
 from omnirt.wire.payload import Payload
 from omnirt.wire.plan import EdgePlan, StagePlan
@@ -93,6 +93,7 @@ class Cell:
         self._early: dict[int, list[tuple[Record, Any]]] = {}
         self._early_count = 0
         self._runnable: dict[int, Row] = {}
+        context.wake = self._wake
         self._outs = {port: [e for e in edges if e.source == plan.name and e.port == port] for port in stage.emits}
 
     # ------------------------------------------------------------ messages
@@ -199,6 +200,7 @@ class Cell:
             if row.alone and batch:
                 self._runnable = {key: row, **self._runnable}
                 break
+            row.woken = False
             batch.append(row)
             if row.alone or len(batch) >= self.plan.batch:
                 break
@@ -329,7 +331,7 @@ class Cell:
 
     def _emit(self, outcome: Outcome) -> None:
         row = outcome.row
-        row.awake = self._engine and bool(outcome.emissions) and not outcome.finished
+        row.awake = (self._engine and bool(outcome.emissions) and not outcome.finished) or row.woken
         try:
             for emission in outcome.emissions:
                 self._offer(row, emission)
@@ -452,6 +454,13 @@ class Cell:
         early = self._early.pop(request, [])
         self._early_count -= len(early)
         return early
+
+    def _wake(self, request: Request) -> None:
+        """The stage has something to do for a row that sleeps, or that is in the step that is running."""
+        row = self._rows.get(request.id)
+        if row is not None and row.request is request:
+            row.awake = row.woken = True
+            self._touch(row)
 
     def _touch(self, row: Row) -> None:
         """The row may have something to do; `_pick` looks whether it has."""

@@ -27,6 +27,7 @@ from omnirt.clock import monotonic_ns
 from omnirt.connectors.base import LinkBroken, link_figures
 from omnirt.connectors.ring import RingLink
 from omnirt.errors import ConfigError, NoDevice, OmnirtError, StageFailed
+from omnirt.extras import extra, needs
 from omnirt.ids import Fence
 from omnirt.loader import resolve
 from omnirt.log import set_up
@@ -266,7 +267,7 @@ def _load_error(error: BaseException, plan: StagePlan) -> OmnirtError:
         return error
     missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if missing and missing not in sys.modules:
-        fix = "pip install 'omnirt[voice]'" if plan.actor.startswith("omnirt.") else "install it"
+        fix = extra(needs(plan.actor)[0]) if plan.actor.startswith("omnirt.") else "install it"
         text = f"it needs the package that brings {missing!r}, which is not installed: {fix}"
         return ConfigError(f"{text} (`omnirt doctor` checks what is there)", stage=plan.name)
     return StageFailed(f"{type(error).__name__}: {error}", stage=plan.name)

@@ -62,7 +62,7 @@ class Arrived:
 class Row:
     __slots__ = (
         "_engine", "alone", "answers", "awake", "closed", "dead", "ended", "fence", "inbox", "output_over", "outs",
-        "reports", "request", "sources", "started", "stepping", "times", "unfinished",
+        "reports", "request", "sources", "started", "stepping", "times", "unfinished", "woken",
     )  # fmt: skip
 
     def __init__(self, opening: Open, edges: tuple[EdgePlan, ...], engine: bool, now_ns: int) -> None:
@@ -82,6 +82,8 @@ class Row:
         self._engine = engine
         self.awake = False
         """Engines: the row wants to be stepped though no input waits."""
+        self.woken = False
+        """The stage asked for that since the row was last put into a step."""
         self.closed = False
         """Engines: told that the input is complete."""
         self.stepping = False

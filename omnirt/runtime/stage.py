@@ -90,6 +90,8 @@ class Context:
         """Threads this node may use for its computation."""
         self.report = report
         """Tell the operator about a long load: `ctx.report("weights 40%")`."""
+        self.wake: Callable[[Request], None] = lambda request: None
+        """Engines: step this request, which sleeps, though nothing came for it: what it waited for is there."""
 
 
 class Stage:
@@ -136,7 +138,8 @@ class EngineStage(Stage):
 
     `step` gets the requests that hold credit on every edge and have not ended. `Emission(request, port, payload,
     end=True)` ends the request's output (its payload may be None). A request for which a step returned nothing sleeps
-    until more input or the end of its input arrives; `Emission(request, port, None)` says "nothing yet, call again".
+    until more input or the end of its input arrives, or the stage says `ctx.wake(request)`;
+    `Emission(request, port, None)` says "nothing yet, call again".
     """
 
     def admit(self, ctx: Context, chunk: Chunk) -> None:

@@ -205,7 +205,7 @@ class ScriptedLive:
                 return output
             if isinstance(step, Fail):
                 self._finish()
-                return Failed(Failure(step.code, step.message, step.stage))
+                return Failed(Failure(step.code, step.message, step.stage, step.param))
             if isinstance(step, Report):
                 self._reports.setdefault(step.stage, {}).update(step.values)
             elif isinstance(step, Then):

@@ -57,6 +57,7 @@ class Fail(Struct, frozen=True):
     code: str
     message: str = "scripted failure"
     stage: str = "voice"
+    param: str = ""
 
 
 Step = Say | SayText | SayTranscript | Report | Wait | Hold | Then | Fail

@@ -20,6 +20,10 @@ def test_an_error_comes_back_from_the_wire_as_what_it_was(code):
     assert error.failure() == Failure(code, "what happened", "tts")
 
 
+def test_a_stage_that_has_no_room_says_so_across_the_wire():
+    assert isinstance(error_from(Failure("queue_full", "no room", "tts")), errors.Overloaded)
+
+
 def test_a_code_nobody_knows_is_an_internal_error():
     error = error_from(Failure("strange", "odd"))
     assert type(error) is OmnirtError

@@ -150,8 +150,10 @@ class FrameEngine:
 
     def extend(self, sequence: FrameSequence, text_tw: Tensor, last: bool) -> None:
         """More lines for one whose text is open; with `last` there will be no others, and the padding must be the last
-        line. Nothing happens to one that is over. Raises InvalidRequest when they are too many; none is kept then."""
-        if sequence.state == OVER:
+        line. Nothing happens to one that is over, or that has a line for each of its frames. Raises InvalidRequest when
+        they are too many; none is kept then."""
+        if sequence.state == OVER or sequence.lines >= sequence.sampling.frames_max:
+            sequence.text_open = False
             return
         assert sequence.text_open, "its text is complete"
         assert not last or sequence.lines + len(text_tw), "the padding is missing"

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from omnirt.actors.models.decoder.safetensors import Tensors
+from omnirt.actors.models.qwen3_tts.config_fields import decimal
 from omnirt.errors import ConfigError
 from omnirt.kernels.codec_layout import DILATIONS, CodecShape, weight_sizes
 
@@ -24,6 +25,7 @@ PREFIX = "decoder."
 USAGE_LEAST = 1e-5
 """Entries that were used less count as used so often."""
 SEMANTIC_BOOKS = 1
+MODEL_TYPE = "qwen3_tts_tokenizer_12hz"
 NAMED_MAX = 5
 """How many names a complaint lists."""
 
@@ -77,6 +79,8 @@ def read_codec(folder: Path) -> Codec:
     path = folder / "config.json"
     raw = _read(path)
     try:
+        if raw.get("model_type") not in (None, MODEL_TYPE):
+            raise ConfigError(f"model_type = {raw['model_type']!r} is not supported, only {MODEL_TYPE!r} is")
         shape, kv_heads = _shape(_object(raw, "decoder_config"))
         rate = _positive(raw, "output_sample_rate", 24000)
         if _positive(raw, "decode_upsample_rate", 1920) != shape.samples:
@@ -227,8 +231,8 @@ def _shape(raw: Mapping[str, Any]) -> tuple[CodecShape, int]:
         stretch=sizes("upsampling_ratios"),
         channels=size("decoder_dim"),
         rates=sizes("upsample_rates"),
-        eps=float(raw.get("rms_norm_eps", DEFAULTS["rms_norm_eps"])),
-        theta=float(raw.get("rope_theta", DEFAULTS["rope_theta"])),
+        eps=decimal(raw, "rms_norm_eps", "decoder_config.", DEFAULTS["rms_norm_eps"]),
+        theta=decimal(raw, "rope_theta", "decoder_config.", DEFAULTS["rope_theta"]),
     )
     if shape.channels % 2 ** len(shape.rates):
         raise ConfigError(f"decoder_config.decoder_dim = {shape.channels} cannot be halved {len(shape.rates)} times")

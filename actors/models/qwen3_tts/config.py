@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from omnirt.actors.models.qwen3_tts.config_fields import decimal, entries, ids, positive, section, whole
 from omnirt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -152,13 +153,13 @@ def _config(raw: Mapping[str, Any]) -> Qwen3TtsConfig:
     _only(raw, "model_type", (MODEL_TYPE,))
     _only(raw, "tokenizer_type", (TOKENIZER_TYPE,))
     _only(raw, "tts_model_type", TASKS)
-    talker = _section(raw, "talker_config")
-    inner = _section(talker, "code_predictor_config", "talker_config.")
+    talker = section(raw, "talker_config")
+    inner = section(talker, "code_predictor_config", "talker_config.")
     _refuse(raw, "", ("quantization_config",))
     backbone = _decoder(talker, "talker_config.")
     predictor = _decoder(inner, "talker_config.code_predictor_config.")
-    languages = _ids(talker, "codec_language_id")
-    speakers = _ids(talker, "spk_id")
+    languages = ids(talker, "codec_language_id", "talker_config.")
+    speakers = ids(talker, "spk_id", "talker_config.")
     config = Qwen3TtsConfig(
         task=raw["tts_model_type"],
         size=str(raw.get("tts_model_size") or ""),
@@ -167,15 +168,17 @@ def _config(raw: Mapping[str, Any]) -> Qwen3TtsConfig:
         vocab=talker["vocab_size"],
         codes=inner["vocab_size"],
         books=talker["num_code_groups"],
-        context=_positive(talker, "max_position_embeddings", "talker_config.", 32_768),
-        text_vocab=_positive(talker, "text_vocab_size", "talker_config."),
-        text_width=_positive(talker, "text_hidden_size", "talker_config."),
-        codec=CodecIds(**{name: _id(talker, f"codec_{name}{'_token' * (name == 'eos')}_id") for name in _IDS}),
+        context=positive(talker, "max_position_embeddings", "talker_config.", 32_768),
+        text_vocab=positive(talker, "text_vocab_size", "talker_config."),
+        text_width=positive(talker, "text_hidden_size", "talker_config."),
+        codec=CodecIds(
+            **{name: whole(talker, f"codec_{name}{'_token' * (name == 'eos')}_id", "talker_config.") for name in _IDS}
+        ),
         text=_text_ids(raw),
         languages=languages,
         speakers=speakers,
         dialects=_dialects(talker, speakers, languages),
-        speaker_encoder=dict(raw.get("speaker_encoder_config") or {}),
+        speaker_encoder=dict(entries(raw, "speaker_encoder_config", "")),
     )
     _check(config, inner)
     return config
@@ -210,17 +213,17 @@ def _check(config: Qwen3TtsConfig, inner: Mapping[str, Any]) -> None:
 
 def _decoder(raw: Mapping[str, Any], where: str) -> Decoder:
     for key in _COUNTS:
-        _positive(raw, key, where)
+        positive(raw, key, where)
     _refuse(raw, where, tuple(_REFUSED))
-    other = {kind for kind in raw.get("layer_types") or [] if kind != "full_attention"}
-    if other:
-        raise ConfigError(f"{where}layer_types with {', '.join(sorted(other))} is not supported, only full_attention")
-    scaling = raw.get("rope_scaling") or {}
+    layers = raw.get("layer_types") or []
+    if not isinstance(layers, list) or any(kind != "full_attention" for kind in layers):
+        raise ConfigError(f"{where}layer_types = {layers!r} is not supported, only full_attention")
+    scaling = entries(raw, "rope_scaling", where)
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
     if kind not in ROPE_TYPES:
         raise ConfigError(f"{where}rope_scaling.rope_type = {kind!r} is not supported, only {' or '.join(ROPE_TYPES)}")
     heads, kv_heads = raw["num_attention_heads"], raw["num_key_value_heads"]
-    head = raw.get("head_dim") or raw["hidden_size"] // heads
+    head = positive(raw, "head_dim", where, raw["hidden_size"] // heads)
     if heads % kv_heads:
         raise ConfigError(f"{where}num_attention_heads = {heads} is no multiple of num_key_value_heads = {kv_heads}")
     if head % 2:
@@ -232,8 +235,8 @@ def _decoder(raw: Mapping[str, Any], where: str) -> Decoder:
         heads=heads,
         kv_heads=kv_heads,
         head=head,
-        eps=float(raw.get("rms_norm_eps", 1e-6)),
-        theta=float(raw.get("rope_theta", 10_000.0)),
+        eps=decimal(raw, "rms_norm_eps", where, 1e-6),
+        theta=decimal(raw, "rope_theta", where, 10_000.0),
     )
 
 
@@ -249,44 +252,14 @@ def _only(raw: Mapping[str, Any], key: str, valid: tuple[str, ...]) -> None:
         raise ConfigError(f"{key} = {raw.get(key)!r} is not supported; supported: {', '.join(valid)}")
 
 
-def _section(raw: Mapping[str, Any], key: str, where: str = "") -> Mapping[str, Any]:
-    if not isinstance(raw.get(key), dict):
-        raise ConfigError(f"{where}{key} is missing or no object")
-    return raw[key]
-
-
-def _positive(raw: Mapping[str, Any], key: str, where: str, default: int = 0) -> int:
-    value = default if raw.get(key) is None else raw[key]
-    if not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{where}{key} is missing or no positive integer")
-    return value
-
-
-def _id(raw: Mapping[str, Any], key: str, where: str = "talker_config.") -> int:
-    if not isinstance(raw.get(key), int):
-        raise ConfigError(f"{where}{key} is missing or no integer")
-    return raw[key]
-
-
-def _ids(raw: Mapping[str, Any], key: str) -> dict[str, int]:
-    """Conversions write an id as a list of one."""
-    found: dict[str, int] = {}
-    for name, value in (raw.get(key) or {}).items():
-        number = value[0] if isinstance(value, list) and len(value) == 1 else value
-        if not isinstance(number, int) or isinstance(number, bool):
-            raise ConfigError(f"talker_config.{key}.{name} = {value!r} is no id")
-        found[str(name).lower()] = number
-    return found
-
-
 def _text_ids(raw: Mapping[str, Any]) -> TextIds:
     keys = {"pad": "tts_pad", "bos": "tts_bos", "eos": "tts_eos", "im_start": "im_start", "im_end": "im_end"}
-    return TextIds(**{name: _id(raw, f"{key}_token_id", "") for name, key in keys.items()})
+    return TextIds(**{name: whole(raw, f"{key}_token_id", "") for name, key in keys.items()})
 
 
 def _dialects(talker: Mapping[str, Any], speakers: Mapping[str, int], languages: Mapping[str, int]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name, dialect in (talker.get("spk_is_dialect") or {}).items():
+    for name, dialect in entries(talker, "spk_is_dialect", "talker_config.").items():
         if not dialect:
             continue
         if str(name).lower() not in speakers or str(dialect).lower() not in languages:

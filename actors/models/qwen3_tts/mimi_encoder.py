@@ -21,6 +21,7 @@ from torch import Tensor
 from omnirt.actors.models.qwen3_tts.mel import RATE
 from omnirt.actors.models.qwen3_tts.reference_weights import WeightsBelow
 from omnirt.errors import ConfigError
+from omnirt.extras import extra
 
 DECODER_PARTS = ("decoder", "decoder_transformer", "upsample")
 SIZES = ("stride", "kernel_size", "padding_total")
@@ -49,6 +50,8 @@ class CodecConfig(msgspec.Struct, frozen=True):
             raise ConfigError(f"speech_tokenizer/config.json: {error}") from None
         if config.input_sample_rate != RATE:
             raise ConfigError(f"speech_tokenizer/config.json: only input_sample_rate = {RATE} is supported")
+        if config.encode_downsample_rate < 1:
+            raise ConfigError("speech_tokenizer/config.json: encode_downsample_rate must be 1 or more")
         return config
 
 
@@ -72,17 +75,20 @@ class MimiEncoder:
 def _built(config: CodecConfig, seconds_max: float) -> Any:
     """The encoder half, on the CPU, its weights not yet those of the checkpoint."""
     try:
+        from huggingface_hub import errors
         from transformers import MimiConfig, MimiModel
     except ImportError as error:
-        raise ConfigError(f"cloning a voice needs transformers ({error}); pip install 'omnirt[qwen3-tts]'") from None
+        raise ConfigError(f"cloning a voice needs transformers ({error}); {extra('qwen3-tts')}") from None
     fields = dict(config.encoder_config)
     longer_than_any = int(seconds_max * RATE) + 1
     fields |= {"num_quantizers": config.encoder_valid_num_quantizers, "sliding_window": longer_than_any}
     fields |= {"decoder_config": None}  # newer versions then build no decoder; in older ones it says nothing
+    refusal = getattr(errors, "StrictDataclassError", ValueError)  # older versions look at nothing
     try:
         model = MimiModel(MimiConfig(**fields))
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"speech_tokenizer/config.json: encoder_config: {error}") from None
+    except (TypeError, ValueError, KeyError, refusal) as error:
+        why = " ".join(str(error).split())
+        raise ConfigError(f"speech_tokenizer/config.json: encoder_config: {type(error).__name__}: {why}") from None
     for part in DECODER_PARTS:
         if part in dict(model.named_children()):
             setattr(model, part, None)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from omnirt.actors.models.qwen3_tts.config import read_json
+from omnirt.actors.models.qwen3_tts.config_fields import entries
 from omnirt.actors.models.qwen3_tts.mel import RATE
 from omnirt.actors.models.qwen3_tts.mimi_encoder import CodecConfig, MimiEncoder
 from omnirt.actors.models.qwen3_tts.reference_weights import WeightsBelow
@@ -35,7 +36,7 @@ class ReferenceEncoder:
         if kind != "base":
             raise ConfigError(f"{folder}: {NOT_BASE.format(kind=kind)}")
         self._device = device
-        speaker = SpeakerConfig.of(config.get("speaker_encoder_config") or {})
+        speaker = SpeakerConfig.of(entries(config, "speaker_encoder_config", ""))
         self._speaker = SpeakerEncoder(speaker, WeightsBelow(folder, SPEAKER), device)
         speech = folder / SPEECH_TOKENIZER
         codec = CodecConfig.of(read_json(speech / "config.json"))

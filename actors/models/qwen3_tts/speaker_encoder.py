@@ -52,6 +52,8 @@ class SpeakerConfig(msgspec.Struct, frozen=True):
         if config.sample_rate != RATE or config.mel_dim != BANDS:
             raise ConfigError(f"speaker_encoder_config: only {RATE} Hz and {BANDS} mel bands are supported")
         parts = config.enc_channels[1:-1]
+        if config.enc_res2net_scale < 1:
+            raise ConfigError("speaker_encoder_config: enc_res2net_scale must be 1 or more")
         if any(channels % config.enc_res2net_scale for channels in parts) or len({*config.enc_channels[:-1]}) != 1:
             raise ConfigError(
                 "speaker_encoder_config: enc_channels of the blocks must be equal, and divide by the scale"

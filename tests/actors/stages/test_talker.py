@@ -122,6 +122,17 @@ def test_speech_begins_before_the_text_has_ended(custom):
     spoken(custom, one)
 
 
+def test_more_text_than_frames_may_come_in_pieces(custom):
+    one = request(non_streaming_mode=False, max_new_tokens=5)
+    give(custom, one, "hello ", close=False)
+    custom.step(CTX, [one])
+    for _ in range(20):
+        give(custom, one, "hello ", close=False)
+    custom.close(CTX, one)
+    spoken(custom, one)
+    assert (one.report["output_tokens"], one.report["finish_reason"]) == (5, "length")
+
+
 def test_without_streaming_nothing_is_said_before_the_text_has_ended(custom):
     one = request(1)
     give(custom, one, "the first words of a text", close=False)
@@ -227,6 +238,22 @@ def test_a_prompt_that_is_too_long_names_what_makes_it_so(custom_folder, text, i
     with pytest.raises(InvalidRequest, match="at most") as error:
         give(talker, request(instructions=instructions), text)
     assert error.value.param == param
+
+
+def test_who_waits_for_room_sleeps_until_there_is_some(custom, monkeypatch):
+    woken = []
+    monkeypatch.setattr(CTX, "wake", lambda request: woken.append(request.id))
+    held = [request(at, seed=at) for at in range(1, 5)]
+    for one in held:
+        give(custom, one, "hello there")
+    custom.step(CTX, held)
+    late = request(9, seed=9)
+    give(custom, late, "hello there")
+    assert custom.step(CTX, [late]) == []
+    assert woken == []
+    custom.forget(CTX, held[0])
+    assert woken == [9]
+    assert len(codes_of(spoken_in_turn(custom, [*held[1:], late])[3])) == 20
 
 
 def spoken_in_turn(talker, requests):

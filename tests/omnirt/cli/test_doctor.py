@@ -1,3 +1,4 @@
+import os
 import socket
 import sys
 from pathlib import Path
@@ -5,10 +6,11 @@ from pathlib import Path
 import pytest
 
 import omnirt
-from omnirt.cli import doctor
+from omnirt.cli import doctor, doctor_stages
 from omnirt.cli.doctor import Result
 from omnirt.cli.main import main
 from omnirt.errors import OmnirtError
+from omnirt.extras import extra
 from omnirt.pipeline.deploy import load_plan
 
 ROOT = Path(omnirt.__file__).resolve().parent.parent
@@ -26,12 +28,41 @@ def quick(monkeypatch):
 
 
 def test_every_line_has_a_level_a_name_and_a_value_and_the_worst_is_the_status(quick, monkeypatch, capsys):
-    monkeypatch.setattr(doctor, "voice", lambda: Result("warn", "none", "install it"))
+    monkeypatch.setattr(doctor, "leftovers", lambda: Result("warn", "some", "remove them"))
     assert main(["doctor", "echo", "--port", "0"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert "warn  voice          none" in lines
-    assert "                     fix: install it" in lines
+    assert "warn  leftovers      some" in lines
+    assert "                     fix: remove them" in lines
     assert "ok    echo           no mistakes" in lines
+
+
+def lines_of(capsys, *arguments):
+    """name of a line -> its level"""
+    main(["doctor", *arguments, "--port", "0"])
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    return {words[1]: words[0] for words in shown if words[0] in ("ok", "warn", "fail")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown", "not_shown"),
+    [
+        ((), {"voice"}, {"qwen3-tts", "weights"}),
+        (("echo",), set(), {"voice", "qwen3-tts", "weights"}),
+        (("speech",), {"voice"}, {"qwen3-tts", "weights"}),
+        (("qwen3_tts",), {"qwen3-tts"}, {"voice", "weights"}),
+    ],
+)
+def test_packages_are_those_of_the_stages_that_are_used(quick, monkeypatch, capsys, arguments, shown, not_shown):
+    monkeypatch.setattr(doctor, "devices", lambda plan: Result("ok", "not asked"))
+    lines = lines_of(capsys, *arguments)
+    assert shown <= lines.keys()
+    assert not not_shown & lines.keys()
+
+
+def test_what_a_stage_cannot_do_without_fails_with_the_extra_that_brings_it(monkeypatch):
+    monkeypatch.setattr(doctor_stages, "versions", lambda names: ([], list(names)))
+    found = dict(doctor.stages(load_plan("qwen3_tts_clone", cores=2)))
+    assert found["qwen3-tts"] == Result("fail", "missing: torch, transformers, av, tokenizers", extra("qwen3-tts"))
 
 
 def test_a_broken_pipeline_fails_with_its_findings(quick, capsys):
@@ -67,7 +98,8 @@ def test_too_few_descriptors_fail(monkeypatch):
 
 
 def test_a_node_with_more_threads_than_cores_is_a_warning():
-    assert doctor.cores(load_plan("maze", (), ["node.hub.threads=10000"])).level == "warn"
+    asked = doctor.cores(load_plan("maze", (), ["node.hub.threads=10000"]))
+    assert (asked.level, asked.fix) == ("warn", f"--set node.hub.threads={len(os.sched_getaffinity(0))}")
     assert doctor.cores(load_plan("maze")).level == "ok"
 
 
@@ -106,14 +138,16 @@ def test_the_remaining_lines_are_right_on_this_machine():
 
 def test_a_gpu_that_is_not_there_fails_with_what_to_do(monkeypatch):
     plan = load_plan("qwen3_tts", cores=2)
-    monkeypatch.setattr(doctor, "_versions", lambda names: (["torch 1"], []))
+    monkeypatch.setattr(doctor, "versions", lambda names: (["torch 1"], []))
     monkeypatch.setattr(doctor.subprocess, "run", lambda *a, **k: doctor.subprocess.CompletedProcess(a, 0, "\n", ""))
     result = doctor.devices(plan)
     assert result.level == "fail"
     assert "cuda:0" in result.value
     assert "--set node.speech.device=cpu" in result.fix
+    twice = doctor.devices(load_plan("qwen3_tts", ["qwen3-tts-replicas"], cores=2))
+    assert twice.fix.count("--set") == 1
 
 
 def test_without_torch_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr(doctor, "_versions", lambda names: ([], ["torch"]))
-    assert "omnirt[qwen3-tts]" in doctor.devices(load_plan("qwen3_tts", cores=2)).fix
+    monkeypatch.setattr(doctor, "versions", lambda names: ([], ["torch"]))
+    assert "pip install '.[qwen3-tts]'" in doctor.devices(load_plan("qwen3_tts", cores=2)).fix

@@ -1,8 +1,6 @@
 """What `omnirt run` makes of its arguments, and what it says when the server is ready. Serving itself: tests/kill."""
 
 import argparse
-import json
-import shlex
 
 import pytest
 
@@ -13,7 +11,6 @@ from omnirt.pipeline.deploy import load_plan
 from omnirt.session.service import ServiceState
 
 ONCE_MORE = "ctrl-c once more to stop at once"
-URL = "http://127.0.0.1:8091"
 
 
 def config(*arguments):
@@ -60,25 +57,6 @@ def test_a_length_is_a_number_of_seconds(capsys, length):
     with pytest.raises(SystemExit):
         config(f"--recording-seconds={length}")
     assert f"{length} is not a number of seconds" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("pipeline", "tried"),
-    [
-        ("voice", ["chat/completions", "chat", "audio/speech", "say", "audio/transcriptions"]),
-        ("speech", ["audio/speech", "say"]),
-        ("echo", []),
-    ],
-)
-def test_what_to_try_is_what_the_pipeline_can_do(pipeline, tried, monkeypatch):
-    monkeypatch.setattr(run, "called", lambda: "omnirt")
-    lines = [shlex.split(line) for line in run.what_to_try(load_plan(pipeline), URL)]
-    named = [line[1] if line[0] == "omnirt" else line[2].partition("/v1/")[2] for line in lines]
-    assert named == tried
-    for line in lines:
-        assert line[line.index("--url") + 1] == URL if line[0] == "omnirt" else line[2].startswith(URL)
-        if "-d" in line:
-            assert json.loads(line[line.index("-d") + 1])
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ import pytest
 from omnirt.cli import say
 from omnirt.cli.called import called
 from omnirt.gateway.config import GatewayConfig
+from omnirt.testing.clone_pipeline import clone_facts, clone_plan
 from omnirt.testing.live_gateway import LiveGateway
-from omnirt.testing.scripted_service import Fail, Say, ScriptedService, tone
+from omnirt.testing.recordings import wav
+from omnirt.testing.scripted_service import Fail, Say, ScriptedService, speech_facts, tone
 
 
 @pytest.fixture
@@ -46,6 +48,28 @@ def test_the_file_is_a_wav_that_any_reader_takes(server, tmp_path, capsys):
 def test_the_ending_chooses_the_format(server, tmp_path, name, start):
     assert run("hello", "-o", str(tmp_path / name), "--url", server.url) == 0
     assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_what_a_model_may_be_told_is_sent(tmp_path):
+    facts = speech_facts()
+    facts["voice"] |= {"languages": ["English"], "parameters": ["max_new_tokens", "language", "instructions"]}
+    with LiveGateway(lambda: ScriptedService(facts=facts)) as gateway:
+        more = ("--instructions", "softly", "--language", "English", "--max-new-tokens", "9")
+        assert run("hi", "-o", str(tmp_path / "a.wav"), "--url", gateway.url, *more) == 0
+        params = gateway.service.submitted[0].params
+    assert (params["instructions"], params["language"], params["max_new_tokens"]) == ("softly", "English", 9)
+
+
+@pytest.mark.parametrize(("said", "params"), [((), {"x_vector_only_mode": True}), (("hey",), {"ref_text": "hey"})])
+def test_a_recording_of_a_voice_is_read_from_its_file(tmp_path, said, params):
+    recording = tmp_path / "me.wav"
+    recording.write_bytes(wav(1.0, 24_000))
+    more = ("--ref-audio", str(recording), *(word for text in said for word in ("--ref-text", text)))
+    with LiveGateway(lambda: ScriptedService(clone_plan(), clone_facts())) as gateway:
+        assert run("hi", "-o", str(tmp_path / "a.wav"), "--url", gateway.url, *more) == 0
+        submit = gateway.service.submitted[0]
+    assert params.items() <= submit.params.items()
+    assert submit.inputs[1][1].samples.tobytes() == wav(1.0, 24_000)[44:]
 
 
 def test_no_server_says_how_to_start_one(tmp_path, capsys):
@@ -137,6 +161,7 @@ def test_an_ending_of_no_format_needs_the_format_named(server, tmp_path):
         (("hi", "-o", "a.xyz"), "a.xyz ends in no audio format"),
         (("hi", "--key-file", "{tmp}/empty"), "holds no key"),
         (("hi", "--key-file", "{tmp}/binary"), "something else than keys"),
+        (("hi", "--ref-audio", "{tmp}/nowhere.wav"), "cannot use {tmp}/nowhere.wav: No such file"),
         (("hi", "--url", "ftp://127.0.0.1"), "is not a URL"),
         (("h\udcff", "-o", "{tmp}/a.wav"), "not UTF-8"),
     ],
@@ -147,7 +172,7 @@ def test_a_mistake_in_the_call_is_a_sentence(server, tmp_path, capsys, monkeypat
     (tmp_path / "binary").write_bytes(b"\x7fELF\xff")
     given = [argument.replace("{tmp}", str(tmp_path)) for argument in arguments]
     assert run(*given, *(() if "--url" in given else ("--url", server.url))) == 1
-    assert message in capsys.readouterr().err
+    assert message.replace("{tmp}", str(tmp_path)) in capsys.readouterr().err
     assert server.service.submitted == []
 
 

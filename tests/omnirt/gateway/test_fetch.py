@@ -249,6 +249,11 @@ def test_other_spellings_of_loopback_are_refused_too(host):
     assert caught.value.refusal.code == "forbidden" or "cannot be found" in caught.value.refusal.message
 
 
+def test_what_is_refused_could_be_allowed_and_the_refusal_says_how(world):
+    assert "`omnirt run --private-media`" in forbidden(world, "http://127.0.0.1:9/x").message
+    assert "`omnirt run --media DIR`" in forbidden(world, "file:///etc/hostname").message
+
+
 def test_one_private_address_among_public_ones_is_enough_to_refuse(world, outside):
     forbidden(world, f"http://mixed.example:{outside}/ok", {"mixed.example": [[PUBLIC, "10.0.0.1"]]})
     assert not Site.asked

@@ -1,5 +1,6 @@
 """Who speaks, as tables."""
 
+import msgspec
 import pytest
 
 from omnirt.gateway.errors import ApiError
@@ -167,6 +168,27 @@ def test_an_uploaded_voice_is_refused_where_the_model_has_no_use_for_it(store):
     assert refusal(SpeechRequest(voice="Cy"), CUSTOM, store).param == "voice"
     assert refusal(SpeechRequest(voice="bob"), CUSTOM, store).param == "voice"
     assert voice_of("bob", CUSTOM, store) == store.find("Bo")
+
+
+@pytest.mark.parametrize("name", ["Cy", "cy", "CY", "c_y"])
+def test_an_uploaded_voice_is_found_however_it_is_spelt(store, name):
+    assert voice_of(name, CLONE, store) == store.find("Cy")
+
+
+def test_a_name_that_is_spelt_so_goes_before_one_that_sounds_so(store):
+    store.add(store.write(StoredVoice("", "ANN", 0, "prompt", prompt="like Ann"), None))
+    assert voice_of("ANN", CUSTOM, store) == store.find("ANN")
+    assert voice_of("Ann", CUSTOM, store) == voice_of("ann", CUSTOM, store) == "a"
+
+
+def test_an_alias_for_a_voice_that_is_not_there_stands_for_the_default_voice(store):
+    lost = {"aliases": {"alloy": "vivian", "Cy": "vivian"}}
+    facts = [msgspec.structs.replace(each, **lost) for each in (CUSTOM, DESIGN, CLONE)]
+    assert [voice_of("alloy", each, store) for each in facts] == ["b", "default", ""]
+    assert voice_of("Cy", facts[2], store) == store.find("Cy"), "nor does it hide a voice that was uploaded"
+    described = SpeechRequest(voice="alloy", params={"instructions": "deep"})
+    assert speaker_of(described, facts[1], None).params == {"instructions": "deep"}
+    assert refusal(SpeechRequest(voice="alloy"), facts[2], store).param == "ref_audio"
 
 
 def test_a_chat_speaks_with_every_voice_but_a_copied_one(store):

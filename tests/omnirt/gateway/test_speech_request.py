@@ -183,6 +183,7 @@ def test_sampling_is_checked_where_a_stage_acts_on_it_and_ignored_elsewhere():
         ("temperature", "hot"),
         ("temperature", float("nan")),
         ("top_p", 1.1),
+        ("top_p", 0),
         ("top_k", 1.5),
         ("top_k", -2),
         ("top_k", True),

@@ -15,7 +15,7 @@ from omnirt.gateway.config import GatewayConfig
 from omnirt.testing.clone_pipeline import clone_facts, clone_plan
 from omnirt.testing.live_gateway import LiveGateway
 from omnirt.testing.recordings import wav
-from omnirt.testing.scripted_service import Fail, Hold, Report, Say, ScriptedService, chunks_of, speech_plan, tone
+from omnirt.testing.scripted_service import Fail, Hold, Report, Say, ScriptedService, Then, chunks_of, speech_plan, tone
 
 PATH = "/v1/audio/speech/stream"
 PATIENCE_S = 20.0
@@ -124,6 +124,90 @@ def test_speech_begins_before_the_text_ends(make_gateway):
     assert audio(heard) == tone(0.1).tobytes()
 
 
+@pytest.mark.parametrize("settled", [True, False])
+def test_text_that_comes_when_speech_has_ended_is_spoken_too(make_gateway, settled):
+    """The model may end before its text does. `settled`: the client waits for the end before it goes on."""
+
+    def script(submit):
+        if submit.inputs[0][1].text == "one ":
+            return [*chunks_of(tone(0.1)), *([] if settled else [Hold()])]
+        return [Then(lambda whole: chunks_of(tone(0.1)))]
+
+    gateway = make_gateway(script=script)
+
+    async def scenario(connection):
+        await connection.send("session.config", **PCM)
+        await connection.send("input.text", text="one ")
+        if settled:
+            early = await connection.until("audio.done")
+        else:  # the request takes no more text, and its end was not read yet
+            early = [await connection.next()]
+            await asyncio.to_thread(gateway.call, closed_to_text)
+        await connection.send("input.text", text=" two ")
+        await connection.send("input.text", text="three")
+        if not settled:
+            await asyncio.sleep(0.1)
+            await asyncio.to_thread(gateway.call, gateway.service.release)
+        await connection.send("input.done")
+        return early + await connection.utterance()
+
+    def closed_to_text():
+        for live in gateway.service._running:
+            live.end_input()
+
+    heard = run(gateway, scenario)
+    dones = of(heard, "audio.done")
+    assert [done["sentence_index"] for done in dones] == [0, 1]
+    assert [done["sentence_text"] for done in dones] == ["one ", "two three"]
+    assert not any(done["error"] for done in dones)
+    assert (heard[-1]["total_sentences"], heard[-1]["error"]) == (2, False)
+    assert audio(heard) == tone(0.1).tobytes() * 2
+    assert not of(heard, "error")
+
+
+def test_blanks_behind_the_end_of_speech_are_no_speech(make_gateway):
+    gateway = make_gateway(script=lambda submit: chunks_of(tone(0.1)))
+
+    async def scenario(connection):
+        await connection.send("session.config", **PCM)
+        await connection.send("input.text", text="one")
+        await connection.until("audio.done")
+        await connection.say(" \n")
+        first = await connection.utterance()
+        await connection.say("two")
+        return first, await connection.utterance()
+
+    blank, next_one = run(gateway, scenario)
+    assert (types(blank), blank[-1]["total_sentences"]) == (["session.done"], 1)
+    assert of(next_one, "audio.start")[0]["sentence_index"] == 0
+    assert next_one[-1]["total_sentences"] == 1
+
+
+@pytest.mark.parametrize(("leave", "status"), [("close", "101"), ("break", "499")])
+def test_a_client_that_says_goodbye_is_no_client_that_left(make_gateway, leave, status):
+    gateway = make_gateway()
+
+    async def scenario(connection):
+        await connection.say("hello", **PCM)
+        await connection.utterance()
+        if leave == "break":
+            connection.socket._response.connection.transport.abort()
+        else:
+            await connection.socket.close()
+
+    def counted():
+        metrics = gateway.ask("GET", "/metrics").body.decode()
+        return [line for line in metrics.splitlines() if "http_requests_total" in line and "speech_stream" in line]
+
+    run(gateway, scenario)
+    gateway.until(lambda: not gateway.service._running)
+    for _ in range(200):
+        if counted():
+            break
+    (line,) = counted()
+    assert f'status="{status}"' in line
+
+
 @pytest.mark.parametrize("format", ["wav", "mp3", "flac", "pcm"])
 def test_without_streaming_each_unit_is_one_whole_file(gateway, format):
     async def scenario(connection):
@@ -148,10 +232,11 @@ def test_one_bad_utterance_does_not_end_the_connection(gateway):
         return [await connection.utterance() for _ in range(3)]
 
     heard = run(gateway, scenario)
-    assert [utterance[-2]["error"] for utterance in heard] == [False, True, False]
+    assert types(heard[1])[-1:] == ["session.done"], "what is wrong was said once; nothing was to be heard"
+    assert not of(heard[1], "audio.start")
     assert [utterance[-1]["error"] for utterance in heard] == [False, True, False]
     assert [utterance[-1]["utterance_index"] for utterance in heard] == [0, 1, 2]
-    complaint = of([*heard[0], *heard[1]], "error")[-1]
+    (complaint,) = of([*heard[0], *heard[1]], "error")
     assert (complaint["param"], complaint["code"]) == ("voice", "invalid_value")
     assert audio(heard[2]) == gateway.speak("good again", voice="deep", response_format="pcm").body
 

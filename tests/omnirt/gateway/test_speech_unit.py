@@ -82,10 +82,28 @@ def test_a_unit_that_is_given_up_ends_its_request(late):
     assert live.pieces == []
 
 
-def test_text_for_a_request_that_is_over_is_only_collected():
-    spoken, live = unit(), Heard(over=True)
-    spoken.attach(live, 1)
-    spoken.add("b")
+def test_text_for_a_request_that_is_over_is_for_another_one():
+    spoken, live = unit("a "), Heard(over=True)
+    spoken.attach(live, 2)
+    spoken.add(" b")
     spoken.finish()
     spoken.detach()
-    assert (spoken.text, spoken.is_whole) == ("ab", True)
+    assert (spoken.text, spoken.spoken, spoken.is_whole) == ("a  b", "a ", True)
+    assert spoken.goes_on(has_failed=False)
+    assert (spoken.text, spoken.is_further, spoken.is_over) == ("b", True, False)
+    later = Heard()
+    spoken.attach(later, 1)
+    assert (later.pieces, later.ends) == ([], 1)
+    spoken.detach()
+    assert not spoken.goes_on(has_failed=False)
+    assert (spoken.is_over, spoken.has_failed) == (True, False)
+
+
+@pytest.mark.parametrize(("text", "failed"), [("", False), (" \n", False), ("more", True)])
+def test_a_unit_does_not_go_on_for_blanks_or_behind_a_failure(text, failed):
+    spoken = unit("a")
+    spoken.attach(Heard(over=True), 1)
+    spoken.add(text)
+    spoken.detach()
+    assert not spoken.goes_on(has_failed=failed)
+    assert (spoken.is_over, spoken.has_failed) == (True, failed)

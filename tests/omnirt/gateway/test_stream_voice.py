@@ -65,7 +65,8 @@ def test_a_unit_begins_is_heard_and_ends():
     assert start == {"type": "audio.start", **place, "sentence_text": "hello", **form}
     assert b"".join(audio) == SPEECH
     assert done.pop("usage")["total_tokens"] > 0
-    assert done == {"type": "audio.done", **place, "total_bytes": len(SPEECH), "error": False}
+    ended = {"sentence_text": "hello", "total_bytes": len(SPEECH), "error": False}
+    assert done == {"type": "audio.done", **place, **ended}
     assert after.spoken == 1
 
 
@@ -105,6 +106,16 @@ def test_a_unit_that_was_given_up_is_not_asked_for_and_ends_without_another_word
     assert [item["type"] for item in heard] == ["audio.start", "audio.done"]
     assert heard[1]["error"]
     assert after.service.submitted == []
+
+
+def test_the_end_of_an_utterance_says_that_a_unit_of_it_failed():
+    def script(submit):
+        is_bad = submit.inputs[0][1].text == "bad"
+        return [Fail("stage_failed", "it broke")] if is_bad else chunks_of(tone(0.1))
+
+    heard, _ = said(unit("bad"), unit("good"), Flush(0, 2), unit("good"), Flush(1, 1), script=script)
+    ends = [item["error"] for item in heard if isinstance(item, dict) and item["type"] == "session.done"]
+    assert ends == [True, False]
 
 
 def test_lost_units_and_ends_of_utterances_have_their_events():

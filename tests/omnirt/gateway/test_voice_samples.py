@@ -18,7 +18,7 @@ from omnirt.gateway.voice_samples import VoiceSamples
 from omnirt.gateway.voice_store import StoredVoice
 from omnirt.testing.clone_pipeline import clone_plan
 from omnirt.testing.recordings import recorded, wav
-from omnirt.testing.scripted_service import ScriptedService
+from omnirt.testing.scripted_service import ScriptedService, tone
 
 FACTS = PipelineFacts(cloning=True)
 BLOCKED = ("ftp://host/a.wav", "javascript:alert(1)", "gopher:x", "file:///etc/passwd", "http://127.0.0.1/a.wav")
@@ -177,7 +177,13 @@ def test_an_upload_is_checked_before_it_is_kept(core, samples, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "why"), [(wav(0.3), "0.30 s long; at least 0.5 s"), (wav_header(16_000, 32_000) + bytes(32_000), "silent")]
+    ("data", "why"),
+    [
+        (wav(0.3), "0.30 s long; at least 0.5 s"),
+        (wav_header(16_000, 32_000) + bytes(32_000), "silent"),
+        (wav_header(16_000, 32_000) + np.full(16_000, 9_000, np.int16).tobytes(), "silent"),
+        (wav_header(16_000, 32_000) + (tone(1.0, 16_000) // 200).tobytes(), "silent"),
+    ],
 )
 def test_an_upload_that_no_voice_can_be_made_of_is_refused(core, samples, tmp_path, data, why):
     path = tmp_path / "sample"

@@ -35,6 +35,15 @@ def test_a_voice_is_found_by_id_and_by_name_and_survives_a_restart(directory):
         assert found.all() == [kept]
 
 
+def test_a_voice_is_found_however_it_is_spelt_and_first_as_it_is(directory):
+    store = VoiceStore(str(directory), 10)
+    kept = keep(store)
+    assert store.find("ann") == store.find("ANN") == kept
+    other = keep(store, StoredVoice("", "ann", 0, "audio_sample"))
+    assert (store.find("ann"), store.find("Ann")) == (other, kept)
+    assert store.find("anna") is None
+
+
 def test_only_the_owner_can_look(directory):
     store = VoiceStore(str(directory), 10)
     keep(store)

@@ -1,5 +1,6 @@
 """Taking in voices, over the wire."""
 
+import base64
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -8,7 +9,7 @@ from omnirt.gateway.config import GatewayConfig
 from omnirt.gateway.media import wav_header
 from omnirt.gateway.voice_upload import container_of
 from omnirt.testing.clone_pipeline import clone_plan
-from omnirt.testing.scripted_service import speech_facts, tone
+from omnirt.testing.scripted_service import Fail, speech_facts, tone
 
 WAV = wav_header(24_000, 4_800) + tone(0.1).tobytes()
 PATH = "/v1/audio/voices"
@@ -97,6 +98,7 @@ def test_a_described_voice_is_kept_too(learner, as_json):
         ({"consent": "c", "name": "x" * 200}, "name"),
         ({"consent": "c", "name": "heart"}, "name"),
         ({"consent": "c", "name": "Deep"}, "name"),
+        ({"consent": "c", "name": "HEART"}, "name"),
         ({"name": "Ann"}, "consent"),
         ({"name": "Ann", "consent": "c", "audio": None}, "audio_sample"),
         ({"name": "Ann", "consent": "c", "audio": b""}, "audio_sample"),
@@ -121,7 +123,17 @@ def test_an_unknown_container_is_refused_with_the_known_ones(learner):
 
 def test_a_name_is_used_once(learner):
     assert upload(learner, name="Ann", consent="c").status == 200
-    assert upload(learner, name="Ann", consent="c").error()["param"] == "name"
+    for spelt in ("Ann", "ANN"):
+        assert "A voice called Ann exists" in upload(learner, name=spelt, consent="c").error()["message"]
+
+
+def test_what_a_stage_says_of_an_uploaded_recording_is_said_of_the_voice(learner):
+    upload(learner, name="Ann", consent="c", ref_text="hello")
+    learner.service.script = lambda _: [Fail("invalid_value", "too short", param="ref_audio")]
+    assert learner.speak(voice="ann").error()["param"] == "voice"
+    recording = {"audio_path": base64.b64encode(WAV).decode(), "text": "hi"}
+    assert learner.speak(references=[recording]).error()["param"] == "references[0].audio_path"
+    assert learner.speak(ref_audio=recording["audio_path"], ref_text="hi").error()["param"] == "ref_audio"
 
 
 def test_a_name_is_used_once_however_many_try_at_once(learner, directory):

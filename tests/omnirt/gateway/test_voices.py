@@ -14,6 +14,7 @@ def test_the_list_suits_all_its_readers(gateway):
     assert listing["voices"] == listing["data"]
     assert {"id": "deep", "name": "Deep", "type": "builtin"} in listing["voices"]
     assert listing["uploaded_voices"] == []
+    assert (listing["languages"], listing["task_types"]) == ([], ["CustomVoice"])
     assert gateway.ask("GET", "/v1/audio/voices?format=names").json() == {"voices": ["heart", "deep"]}
 
 
@@ -21,6 +22,22 @@ def test_aliases_are_listed_with_their_voice_and_speak(make_gateway):
     plan = msgspec.structs.replace(speech_plan(), voice={"aliases": {"alloy": "heart"}})
     gateway = make_gateway(plan=plan)
     assert gateway.ask("GET", "/v1/audio/voices").json()["voices"][0]["aliases"] == ["alloy"]
+    assert gateway.speak(voice="alloy").body == gateway.speak(voice="heart").body
+
+
+def test_the_list_says_what_can_be_asked_for(make_gateway):
+    facts = clone_facts()
+    facts["voice"]["languages"] = ["Auto", "English", "en"]
+    gateway = make_gateway(plan=clone_plan(), facts=facts)
+    listing = gateway.ask("GET", "/v1/audio/voices").json()
+    assert (listing["languages"], listing["task_types"]) == (["Auto", "English", "en"], ["Base"])
+    extension = gateway.ask("GET", "/v1/models/clone").json()["omnirt"]
+    assert (extension["languages"], extension["task_types"]) == (["Auto", "English", "en"], ["Base"])
+
+
+def test_an_alias_for_a_voice_that_is_not_there_is_not_listed(make_gateway):
+    gateway = make_gateway(plan=msgspec.structs.replace(speech_plan(), voice={"aliases": {"alloy": "vivian"}}))
+    assert not [voice for voice in gateway.ask("GET", "/v1/audio/voices").json()["voices"] if "aliases" in voice]
     assert gateway.speak(voice="alloy").body == gateway.speak(voice="heart").body
 
 
@@ -33,6 +50,7 @@ def test_a_model_that_cannot_learn_voices_says_so_before_reading_one(gateway):
 def test_a_server_without_a_directory_keeps_none(make_gateway):
     answer = make_gateway(plan=clone_plan(), facts=clone_facts()).ask("POST", "/v1/audio/voices", {"name": "x"})
     assert (answer.status, answer.error()["code"]) == (501, "unsupported_endpoint")
+    assert "--voices DIR" in answer.error()["message"]
 
 
 @pytest.mark.parametrize("name", ["nobody", "heart", "..%2f..%2fetc", "a/b"])

@@ -18,6 +18,21 @@ def test_a_name_that_is_nowhere_gets_the_nearest_one():
         find_file("ecko", "pipeline")
 
 
+@pytest.mark.parametrize("spelt", ["{}", "{}/"])
+def test_a_folder_that_holds_no_checkpoint_is_called_that(tmp_path, spelt):
+    with pytest.raises(ConfigError, match=r"is a folder without config.json: neither a checkpoint nor a pipeline file"):
+        load_plan(spelt.format(tmp_path))
+
+
+def test_a_folder_beside_does_not_hide_a_packaged_pipeline(tmp_path, monkeypatch):
+    (tmp_path / "echo").mkdir()
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert load_plan("echo").name == "echo"
+    with pytest.raises(ConfigError, match="mine is a folder without config"):
+        load_plan("mine")
+
+
 def test_a_path_that_is_nowhere_gets_the_nearest_file_beside_it(write, talk):
     path = write(talk, "speech.toml")
     with pytest.raises(ConfigError, match=r"did you mean 'speech.toml'\?"):

@@ -620,6 +620,48 @@ def test_an_engines_row_is_stepped_until_it_says_nothing() -> None:
     assert len(world.stage.calls) == before  # it sleeps until more input
 
 
+def test_an_engine_wakes_a_row_that_sleeps() -> None:
+    world = World(Counter())
+    world.open(1)
+    world.chunk(1, "1")
+    world.run()
+    request = world.cell._rows[1].request
+    steps = len(world.stage.calls)
+    world.cell._context.wake(request)
+    world.run()
+    assert world.stage.calls[steps:] == [[1]]
+    world.run()
+    assert len(world.stage.calls) == steps + 1
+
+
+def test_a_row_that_is_woken_in_its_own_step_is_stepped_once_more() -> None:
+    class Waker(Counter):
+        def step(self, ctx: Context, rows: list[Request]) -> list[Emission]:
+            if len(self.calls) == 1:
+                for row in rows:
+                    ctx.wake(row)
+            return super().step(ctx, rows)
+
+    world = World(Waker())
+    world.open(1)
+    world.chunk(1, "0")
+    world.run()
+    assert world.stage.calls == [("admit", "0"), [1], [1]]
+
+
+def test_to_wake_a_request_that_is_over_does_nothing() -> None:
+    world = World(Counter())
+    world.open(1)
+    world.chunk(1, "1")
+    world.run()
+    request = world.cell._rows[1].request
+    world.close(1)
+    steps = len(world.stage.calls)
+    world.cell._context.wake(request)
+    world.run()
+    assert [call for call in world.stage.calls[steps:] if isinstance(call, list)] == []
+
+
 def test_an_engine_is_told_once_that_its_input_is_over() -> None:
     world = World(Counter())
     world.open(1)

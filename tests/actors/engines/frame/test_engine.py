@@ -259,6 +259,17 @@ def test_a_sequence_without_text_waits_for_more(made, inputs, finish, ahead):
     assert len(step.calls) == calls
 
 
+def test_text_that_no_frame_can_come_to_is_let_go_of(made, inputs, finish):
+    prompt, text = inputs(7, 12, 8)
+    engine, _ = made()
+    wanted = finish(engine, [engine.add(prompt, with_(FORCED, frames_max=4), text)])[0]
+    sequence = engine.add(prompt, with_(FORCED, frames_max=4), text[:2], text_open=True)
+    for at in range(2, len(text)):
+        engine.extend(sequence, text[at : at + 1], last=False)
+    engine.extend(sequence, text[:0], last=True)
+    assert finish(engine, [sequence])[0] == wanted
+
+
 def test_text_is_refused_when_a_row_cannot_hold_it(made, inputs):
     engine, _ = made(lines=12, row_pages=2)
     prompt, text = inputs(1, 2, 30)

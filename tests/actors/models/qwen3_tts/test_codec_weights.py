@@ -104,6 +104,8 @@ def test_a_long_list_of_names_is_cut(written):
         ("codebook_dim", None, "decoder_config.codebook_dim is missing"),
         ("upsample_rates", [3, "2"], "decoder_config.upsample_rates"),
         ("num_key_value_heads", 3, "4 num_attention_heads cannot share 3"),
+        ("rms_norm_eps", "x", "decoder_config.rms_norm_eps = 'x' is no number above 0"),
+        ("rope_theta", 0, "decoder_config.rope_theta = 0"),
         ("decoder_dim", 66, "decoder_dim = 66 cannot be halved 2 times"),
         ("upsample_rates", [3, 3], "decode_upsample_rate = 24, but"),
     ],
@@ -112,6 +114,11 @@ def test_what_is_not_implemented_or_wrong_is_named_by_its_key(written, key, valu
     with pytest.raises(ConfigError, match=said) as error:
         read_codec(written(decoder={key: value}))
     assert "config.json" in str(error.value)
+
+
+def test_a_speech_tokenizer_of_another_rate_is_refused(written):
+    with pytest.raises(ConfigError, match="model_type = 'qwen3_tts_tokenizer_25hz' is not supported"):
+        read_codec(written(config={"model_type": "qwen3_tts_tokenizer_25hz"}))
 
 
 def test_a_folder_without_the_files_is_named(tmp_path, written):

@@ -96,6 +96,18 @@ def test_only_checkpoints_that_were_trained_for_instructions_follow_them(tmp_pat
         ("talker_config/spk_is_dialect/eric", "welsh", "spk_is_dialect.eric = 'welsh'"),
         ("tts_pad_token_id", 10**6, "text_vocab_size = .*: pad"),
         ("quantization_config", {"bits": 4}, "quantization_config"),
+        ("talker_config/rms_norm_eps", "small", "talker_config.rms_norm_eps = 'small' is no number above 0"),
+        ("talker_config/rms_norm_eps", float("nan"), "rms_norm_eps = nan"),
+        ("talker_config/rope_theta", [], "rope_theta = "),
+        ("talker_config/rope_theta", 0, "rope_theta = 0"),
+        ("talker_config/rope_scaling", "x", "rope_scaling is missing or no object"),
+        ("talker_config/layer_types", 5, "layer_types = 5"),
+        ("talker_config/head_dim", "16", "head_dim"),
+        ("talker_config/num_hidden_layers", True, "num_hidden_layers"),
+        ("talker_config/spk_id", [1], "talker_config.spk_id"),
+        ("talker_config/codec_language_id", [1], "codec_language_id"),
+        ("talker_config/spk_is_dialect", [1], "spk_is_dialect"),
+        ("speaker_encoder_config", [1], "speaker_encoder_config"),
     ],
 )
 def test_what_is_not_supported_is_refused_by_its_key(tmp_path, raw, path, value, said):

@@ -111,9 +111,15 @@ def test_a_configuration_that_makes_no_model_is_refused(folder):
         CodecConfig.of({"encoder_valid_num_quantizers": 16})
     with pytest.raises(ConfigError, match="encoder_config"):
         made(folder, num_attention_heads=5)
+    for fields in ({"hidden_size": "x"}, {"hidden_act": "x"}):
+        with pytest.raises(ConfigError, match="encoder_config") as error:
+            made(folder, **fields)
+        assert "\n" not in error.value.message
+    with pytest.raises(ConfigError, match="encode_downsample_rate"):
+        CodecConfig.of({"encoder_config": {}, "encode_downsample_rate": 0})
 
 
 def test_without_transformers_it_says_which_extra_is_missing(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ConfigError, match=r"omnirt\[qwen3-tts\]"):
+    with pytest.raises(ConfigError, match="omnirt's extra qwen3-tts"):
         made(folder)

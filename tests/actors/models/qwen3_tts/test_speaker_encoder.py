@@ -91,6 +91,7 @@ def test_tensors_that_are_missing_or_of_another_shape_are_named(reference, folde
         ({"sample_rate": 16_000}, "24000 Hz"),
         ({"mel_dim": 80}, "128 mel bands"),
         ({"enc_res2net_scale": 3}, "divide by the scale"),
+        ({"enc_res2net_scale": 0}, "enc_res2net_scale"),
         ({"enc_channels": [16, 32, 32, 32, 96]}, "must be equal"),
         ({"enc_channels": [16, 16, 16, 16, 40]}, "as wide as"),
     ],
