@@ -100,7 +100,7 @@ def test_a_doorbell_without_a_record_leaves_the_node_wakeable(node: Any) -> None
     ("error", "kind", "words"),
     [
         (ConfigError("no weights"), ConfigError, "no weights"),
-        (ModuleNotFoundError("no", name="no_such.part"), ConfigError, "'no_such', which is not installed: pip"),
+        (ModuleNotFoundError("no", name="no_such.part"), ConfigError, "'no_such', which is not installed: install"),
         (ModuleNotFoundError("no module named json.x", name="json.x"), StageFailed, "ModuleNotFoundError: no module"),
         (KeyError("rate"), StageFailed, "KeyError: 'rate'"),
     ],
