@@ -4,13 +4,13 @@ would change the numbers and is not implemented.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from omnirt.actors.models.json_object import read_json
 from omnirt.errors import ConfigError
 from omnirt.loader import did_you_mean
 
@@ -83,7 +83,7 @@ class DecoderConfig(msgspec.Struct, frozen=True):
 def read_config(folder: Path) -> DecoderConfig:
     """Raises ConfigError naming the file, the key and what it may be."""
     path = folder / "config.json"
-    raw = _read(path)
+    raw = read_json(path)
     try:
         return _config(raw, _eos_ids(folder, raw))
     except ConfigError as error:
@@ -168,24 +168,12 @@ def _rope(raw: Mapping[str, Any], context: int) -> Rope:
 def _eos_ids(folder: Path, raw: Mapping[str, Any]) -> tuple[int, ...]:
     """generation_config.json goes before config.json: chat checkpoints name the end of a turn only there."""
     path = folder / "generation_config.json"
-    generation = _read(path) if path.is_file() else {}
+    generation = read_json(path) if path.is_file() else {}
     ids = generation.get("eos_token_id")
     ids = raw.get("eos_token_id") if ids is None else ids
     if ids is None:
         return ()
     return tuple(ids) if isinstance(ids, list) else (int(ids),)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is no JSON: {error}") from None
-    if not isinstance(raw, dict):
-        raise ConfigError(f"{path} holds no object")
-    return raw
 
 
 def _short(value: object) -> str:

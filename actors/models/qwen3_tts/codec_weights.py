@@ -9,7 +9,6 @@ the codebooks share, and keys and values of grouped heads are repeated.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from omnirt.actors.models.decoder.safetensors import Tensors
+from omnirt.actors.models.json_object import read_json
 from omnirt.actors.models.qwen3_tts.config_fields import decimal
 from omnirt.errors import ConfigError
 from omnirt.kernels.codec_layout import DILATIONS, CodecShape, weight_sizes
@@ -77,7 +77,7 @@ class Codec(NamedTuple):
 def read_codec(folder: Path) -> Codec:
     """Raises ConfigError naming the file and the key or the tensor."""
     path = folder / "config.json"
-    raw = _read(path)
+    raw = read_json(path)
     try:
         if raw.get("model_type") not in (None, MODEL_TYPE):
             raise ConfigError(f"model_type = {raw['model_type']!r} is not supported, only {MODEL_TYPE!r} is")
@@ -252,18 +252,6 @@ def _object(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if not isinstance(raw.get(key), dict):
         raise ConfigError(f"{key} is missing or no object; is this the folder of a 12 Hz speech tokenizer?")
     return raw[key]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is no JSON: {error}") from None
-    if not isinstance(raw, dict):
-        raise ConfigError(f"{path} holds no object")
-    return raw
 
 
 def _listed(names: list[str]) -> str:

@@ -6,13 +6,13 @@ from this before anything is loaded.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from omnirt.actors.models.json_object import read_json
 from omnirt.actors.models.qwen3_tts.config_fields import decimal, entries, ids, positive, section, whole
 from omnirt.errors import ConfigError
 
@@ -134,19 +134,6 @@ class Qwen3TtsConfig(msgspec.Struct, frozen=True):
     def follows_instructions(self) -> bool:
         """The small custom-voice checkpoints were not trained for them."""
         return self.task == "voice_design" or (self.task == "custom_voice" and self.size != "0b6")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """An object. Raises ConfigError."""
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is no JSON: {error}") from None
-    if not isinstance(raw, dict):
-        raise ConfigError(f"{path} holds no object")
-    return raw
 
 
 def _config(raw: Mapping[str, Any]) -> Qwen3TtsConfig:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from omnirt.actors.models.qwen3_tts.config import read_json
+from omnirt.actors.models.json_object import read_json
 from omnirt.actors.models.qwen3_tts.config_fields import entries
 from omnirt.actors.models.qwen3_tts.mel import RATE
 from omnirt.actors.models.qwen3_tts.mimi_encoder import CodecConfig, MimiEncoder

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from omnirt.actors.models.qwen3_tts.config import read_json
+from omnirt.actors.models.json_object import read_json
 from omnirt.errors import ConfigError, InvalidRequest
 
 FRAMES_MIN = 2
