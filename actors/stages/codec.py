@@ -18,6 +18,7 @@ import numpy as np
 
 from omnirt.actors.engines.device import ensure
 from omnirt.actors.models.sources import resolve
+from omnirt.actors.stages.samples import to_int16
 from omnirt.errors import ConfigError
 from omnirt.ids import RequestId
 from omnirt.runtime.stage import Chunk, Context, Emission, EngineStage, Request
@@ -249,8 +250,3 @@ def _check_room(shape: CodecShape, options: CodecOptions, free_bytes: int) -> No
         raise ConfigError(
             f"the decoder does not fit: it needs {wanted}; {have}; fewer rows (now {options.rows}) would help"
         )
-
-
-def to_int16(samples: np.ndarray) -> np.ndarray:
-    """-1..1 float to int16. What is louder stays at the rail; it never wraps round."""
-    return np.clip(np.rint(samples * 32767.0), -32767, 32767).astype(np.int16)

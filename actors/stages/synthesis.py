@@ -13,6 +13,7 @@ import numpy as np
 
 from omnirt.actors.models.hibari.decoder import RATE, ClauseDecoder
 from omnirt.actors.models.hibari.frames import AcousticFrames, Part
+from omnirt.actors.stages.samples import to_int16
 from omnirt.kernels.time_stretch import TimeStretch
 from omnirt.runtime.stage import Chunk, Context, Emission, Request, Stage
 from omnirt.wire.payload import Pcm
@@ -70,8 +71,3 @@ class Synthesis(Stage):
 
     def forget(self, ctx: Context, request: Request) -> None:
         request.state = None
-
-
-def to_int16(samples: np.ndarray) -> np.ndarray:
-    """-1..1 float to int16. What is louder stays at the rail; it never wraps round."""
-    return np.clip(np.rint(samples * 32767.0), -32767, 32767).astype(np.int16)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from omnirt.actors.models.hibari.frames import BINS, AcousticFrames, Spectra, silence
-from omnirt.actors.stages.synthesis import CHUNK_SAMPLES_MAX, Synthesis, to_int16
+from omnirt.actors.stages.samples import to_int16
+from omnirt.actors.stages.synthesis import CHUNK_SAMPLES_MAX, Synthesis
 from omnirt.ids import RequestId
 from omnirt.pipeline.deploy import load_plan
 from omnirt.runtime.stage import Chunk, Context, NoOptions, Request
