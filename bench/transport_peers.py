@@ -460,7 +460,7 @@ def missing(name: str, vllm_source: str) -> str:
     """Why a peer cannot be measured here, or empty."""
     module = NEEDS.get(name, "")
     if module and importlib.util.find_spec(module) is None:
-        return f"package {module} is not installed (pip install 'omnirt[bench]')"
+        return f"package {module} is not installed (in the checkout: pip install '.[bench]')"
     if name == "vLLM MessageQueue" and not vllm_source:
         return "no --vllm-source (folder of an unpacked vllm wheel)"
     return ""
