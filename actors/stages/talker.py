@@ -99,7 +99,8 @@ class _Row:
         self.lines = 0
         """That these are, the end and the padding behind it included."""
         self.frames: list[np.ndarray] = []
-        """Made and not sent, [n, Q] each."""
+        """Made and not sent, [n, Q] each; `ready` frames in all."""
+        self.ready = 0
         self.sent = 0
         self.tokens = 0
 
@@ -271,18 +272,18 @@ class Talker(EngineStage):
         now_ns = monotonic_ns()
         if one is not None and len(one.codes):
             row.frames.append(one.codes)
+            row.ready += len(one.codes)
             row.chunks.made(now_ns)
-        waiting = sum(len(codes) for codes in row.frames)
         if one is not None and one.finish_reason:
             self._finish(request, row, one.finish_reason)
-            return Emission(request, "frames", self._chunk(row, now_ns) if waiting else None, end=True)
-        if row.chunks.is_due(waiting, now_ns):
+            return Emission(request, "frames", self._chunk(row, now_ns) if row.ready else None, end=True)
+        if row.chunks.is_due(row.ready, now_ns):
             return Emission(request, "frames", self._chunk(row, now_ns))
         return None if row.sequence.waits_for_text else Emission(request, "frames", None)
 
     def _chunk(self, row: _Row, now_ns: int) -> CodecFrames:
         codes = row.frames[0] if len(row.frames) == 1 else np.concatenate(row.frames)
-        row.frames = []
+        row.frames, row.ready = [], 0
         row.chunks.left(len(codes), now_ns)
         unheard = 0
         if not row.sent and row.voice is not None and len(row.voice.codes):

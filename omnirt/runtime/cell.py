@@ -290,7 +290,7 @@ class Cell:
         (outcome,) = outcomes
         for chunk in outcome.chunks:
             self.stage.admit(self._context, chunk)
-        if outcome.row.input_over and not outcome.row.closed:
+        if not outcome.row.closed and outcome.row.input_over:
             outcome.row.closed = True
             self.stage.close(self._context, outcome.row.request)
 

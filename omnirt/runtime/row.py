@@ -104,15 +104,14 @@ class Row:
                 return Work.NONE
         if self.answers or self.inbox:
             return Work.STEP
-        over = self.input_over
         if self._engine:
-            return Work.STEP if self.awake or (over and not self.closed) else Work.NONE
-        return Work.FINISH if over else Work.NONE
+            return Work.STEP if self.awake or (not self.closed and self.input_over) else Work.NONE
+        return Work.FINISH if self.input_over else Work.NONE
 
     @property
     def has_input(self) -> bool:
         """Engines: whether a step would tell the stage something."""
-        return bool(self.answers or self.inbox) or (self.input_over and not self.closed)
+        return bool(self.answers or self.inbox) or (not self.closed and self.input_over)
 
     @property
     def input_over(self) -> bool:
