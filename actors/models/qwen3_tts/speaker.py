@@ -28,7 +28,7 @@ from omnirt.kernels.frame_layout import FrameRows, FrameWeights
 from omnirt.loader import did_you_mean
 
 if TYPE_CHECKING:
-    from omnirt.actors.stages.talker import TalkerOptions
+    from omnirt.actors.stages.talker_options import TalkerOptions
     from omnirt.actors.stages.talker_params import TalkerWishes
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
