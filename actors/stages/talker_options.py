@@ -11,7 +11,6 @@ from omnirt.errors import ConfigError
 class TalkerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weights: str | tuple[str, ...]
     """A checkpoint's folder or its repository on the hub; of several, the first to be had."""
-    name: str = ""
     dtype: str = "auto"
     """`float32`, `bfloat16`; auto is bfloat16 on a GPU."""
     rows: int = 64

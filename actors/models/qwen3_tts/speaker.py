@@ -15,7 +15,7 @@ from omnirt.actors.engines.device import ensure
 from omnirt.actors.engines.frame.engine import FrameEngine, FrameSampling
 from omnirt.actors.engines.frame.memory import FramePlan, FrameWants, planned, state_bytes
 from omnirt.actors.engines.frame.step import FrameStep
-from omnirt.actors.models.qwen3_tts.codec_weights import read_codec
+from omnirt.actors.models.qwen3_tts.codec_weights import Codec, read_codec
 from omnirt.actors.models.qwen3_tts.config import Qwen3TtsConfig
 from omnirt.actors.models.qwen3_tts.prompt import Prompt, Speech, describe, embed, embed_lines, line_ids, tokens_needed
 from omnirt.actors.models.qwen3_tts.sampling import SamplingDefaults
@@ -46,11 +46,11 @@ class Speaker:
         defaults: SamplingDefaults,
         weights: tuple[FrameWeights, TextWeights],
         engine: FrameEngine,
-        plan: FramePlan,
+        codec: Codec,
     ) -> None:
-        self.config, self.tokens, self.engine, self.plan = config, tokens, engine, plan
-        self.sample_rate, self.frame_s = 24_000, 0.08
-        """Of the codec that the frames are for; see `load_speaker`."""
+        """`codec`: what the frames are for."""
+        self.config, self.tokens, self.engine = config, tokens, engine
+        self.sample_rate, self.frame_s = codec.sample_rate, codec.frame_s
         self._defaults = defaults
         self._frame, self._text = weights
 
@@ -124,8 +124,7 @@ def load_speaker(options: TalkerOptions, device: str, threads: int, report: Call
     loaded = load(folder, config, device, kind)
     report("frame step")
     step = _step(config, loaded[0], plan, options, device, kind)
-    speaker = Speaker(config, tokens, defaults, loaded, FrameEngine(step), plan)
-    speaker.sample_rate, speaker.frame_s = codec.sample_rate, codec.frame_s
+    speaker = Speaker(config, tokens, defaults, loaded, FrameEngine(step), codec)
     report("warming up")
     _warm_up(speaker)
     return speaker
