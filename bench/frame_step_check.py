@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from collections.abc import Iterator
 
 import torch
 from frame_step_model import PREFILL_MAX, copied, log, put, rand, rel, results
@@ -26,6 +28,20 @@ def check(step: GraphStep, wide_weights: FrameWeights, model: str, sizes: list[i
     check_prefill(step, wide_weights, model)
 
 
+@contextlib.contextmanager
+def taking(codes: torch.Tensor) -> Iterator[list[torch.Tensor]]:
+    """Instead of drawing, the plain step takes these codes; gives the logits that it would have drawn them from."""
+    logits: list[torch.Tensor] = []
+
+    def given(values: torch.Tensor, book: int, *_: object) -> torch.Tensor:
+        logits.append(values)
+        return codes[:, book]
+
+    kept, frame_reference.draw = frame_reference.draw, given
+    yield logits
+    frame_reference.draw = kept
+
+
 class Judge:
     """The plain step in float32, given the codes that were chosen: each must be its best, or nearly."""
 
@@ -39,20 +55,13 @@ class Judge:
         plain = PlainStep(self.shape, self.weights, before, PREFILL_MAX, (bucket,), fixed=True)
         rows = torch.arange(bucket, device="cuda")
         active = before.active[:bucket] != 0
-        logits: list[torch.Tensor] = []
         codes = after.codes[:bucket].long()
-
-        def given(values: torch.Tensor, book: int, *_: object) -> torch.Tensor:
-            logits.append(values)
-            return codes[:, book]
-
-        kept, frame_reference.draw = frame_reference.draw, given
-        hidden = plain._backbone(rows)
-        plain._first(hidden, rows)
-        plain._inner(
-            after.hidden[:bucket].float(), codes[:, 0], before.steps[rows], frame_reference._of(before.inner, rows)
-        )
-        frame_reference.draw = kept
+        with taking(codes) as logits:
+            hidden = plain._backbone(rows)
+            plain._first(hidden, rows)
+            plain._inner(
+                after.hidden[:bucket].float(), codes[:, 0], before.steps[rows], frame_reference._of(before.inner, rows)
+            )
         self.hidden = max(self.hidden, rel(after.hidden[:bucket][active], hidden[active]))
         self.next = max(self.next, rel(after.x[:bucket][active], plain._next(codes, rows, before.steps[rows])[active]))
         for book, whole in enumerate(logits):

@@ -26,6 +26,7 @@ import triton.language as tl
 from torch import Tensor
 
 from omnirt.kernels.frame_layout import PAGE
+from omnirt.kernels.row_norm import row_scale
 
 D = 128
 assert PAGE == 64  # a number in the kernels, where names would have to be of their own kind
@@ -33,13 +34,15 @@ assert PAGE == 64  # a number in the kernels, where names would have to be of th
 
 class Entries(NamedTuple):
     """mixed [c, 4 * h * d]: queries, keys, values; out [c, 2 * h * d]; positions [c] int64. Either active [c] int32 or
-    owners [c] int32 is there."""
+    owners [c] int32 is there. With x [c, width], `mixed` is a product of x as it was before its norm (whose weights are
+    in the matrix): what the norm multiplies a row by is applied here."""
 
     mixed: Tensor
     out: Tensor
     positions: Tensor
     active: Tensor | None = None
     owners: Tensor | None = None
+    x: Tensor | None = None
 
 
 class Turns(NamedTuple):
@@ -92,7 +95,10 @@ def reference(entries: Entries, turns: Turns, pages: Pages) -> Tensor:
     owners = torch.arange(count) if entries.owners is None else entries.owners.long()
     active = torch.ones(count, dtype=torch.bool) if entries.active is None else entries.active != 0
     at = entries.positions
-    q, k, v = entries.mixed.float().view(count, -1, D).split([2 * heads, heads, heads], 1)
+    mixed = entries.mixed.float()
+    if entries.x is not None:
+        mixed = mixed * (entries.x.float().square().mean(1, keepdim=True) + 1e-6).rsqrt()
+    q, k, v = mixed.view(count, -1, D).split([2 * heads, heads, heads], 1)
     q, k = _turned_reference(q, turns.q_norm, turns.rotary[at]), _turned_reference(k, turns.k_norm, turns.rotary[at])
     spots = pages.tables[owners.to(at.device), at // PAGE].long()
     for c in torch.nonzero(active).flatten().tolist():
@@ -110,9 +116,18 @@ def reference(entries: Entries, turns: Turns, pages: Pages) -> Tensor:
 
 
 @triton.jit
-def _turned(at, norm, cosine, sine):
+def _scale(rows, width: tl.constexpr):
+    """Of this program's entry; `width` 0: one."""
+    scale = 1.0
+    if width > 0:
+        scale = row_scale(rows.x, tl.program_id(0), width)
+    return scale
+
+
+@triton.jit
+def _turned(at, norm, cosine, sine, by):
     d = tl.arange(0, 64)
-    a, b = tl.load(at + d).to(tl.float32), tl.load(at + 64 + d).to(tl.float32)
+    a, b = tl.load(at + d).to(tl.float32) * by, tl.load(at + 64 + d).to(tl.float32) * by
     scale = tl.rsqrt((tl.sum(a * a, 0) + tl.sum(b * b, 0)) / 128 + 1e-6)
     a, b = a * scale * tl.load(norm + d).to(tl.float32), b * scale * tl.load(norm + 64 + d).to(tl.float32)
     return a * cosine - b * sine, b * cosine + a * sine
@@ -132,23 +147,23 @@ def _spot(table, pages, position, h, heads: tl.constexpr):
 
 
 @triton.jit
-def _place(rows, turns, pages, heads: tl.constexpr):
+def _place(rows, turns, pages, heads: tl.constexpr, width: tl.constexpr):
     c, h, d = tl.program_id(0), tl.program_id(1), tl.arange(0, 64)
     n = _position(rows, pages)
     cosine, sine = tl.load(turns.rotary + n * 128 + d), tl.load(turns.rotary + n * 128 + 64 + d)
-    row = rows.mixed + c * (4 * heads * 128)
+    row, by = rows.mixed + c * (4 * heads * 128), _scale(rows, width)
     for i in tl.static_range(2):
         q = row + (2 * h + i) * 128
-        a, b = _turned(q, turns.q_norm, cosine, sine)
+        a, b = _turned(q, turns.q_norm, cosine, sine, by)
         tl.store(q + d, a.to(rows.mixed.dtype.element_ty))
         tl.store(q + 64 + d, b.to(rows.mixed.dtype.element_ty))
-    a, b = _turned(row + (2 * heads + h) * 128, turns.k_norm, cosine, sine)
+    a, b = _turned(row + (2 * heads + h) * 128, turns.k_norm, cosine, sine, by)
     v = row + (3 * heads + h) * 128
     at = _spot(pages.tables + tl.load(rows.owners + c) * pages.row_pages, pages, n, h, heads)
     tl.store(pages.k + at + d, a.to(rows.mixed.dtype.element_ty))
     tl.store(pages.k + at + 64 + d, b.to(rows.mixed.dtype.element_ty))
-    tl.store(pages.v + at + d, tl.load(v + d))
-    tl.store(pages.v + at + 64 + d, tl.load(v + 64 + d))
+    tl.store(pages.v + at + d, (tl.load(v + d).to(tl.float32) * by).to(rows.mixed.dtype.element_ty))
+    tl.store(pages.v + at + 64 + d, (tl.load(v + 64 + d).to(tl.float32) * by).to(rows.mixed.dtype.element_ty))
 
 
 @triton.jit
@@ -164,22 +179,24 @@ def _merge(rows, room, c, h, heads: tl.constexpr, parts: tl.constexpr):
 
 
 @triton.jit
-def _own(rows, turns, pages, table, active, heads: tl.constexpr):
+def _own(rows, turns, pages, table, active, heads: tl.constexpr, width: tl.constexpr):
     """The new position itself: its queries, [16, 64] twice; what attention to itself gives; its place in the cache."""
     c, h, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     d, two = tl.arange(0, 64), tl.arange(0, 16)
     n = _position(rows, pages)
-    row = rows.mixed + c * (4 * heads * 128)
+    row, by = rows.mixed + c * (4 * heads * 128), _scale(rows, width)
     most, all_ = tl.full((16,), -1e30, tl.float32), tl.zeros((16,), tl.float32)
     ya, yb = tl.zeros((16, 64), tl.float32), tl.zeros((16, 64), tl.float32)
     cosine, sine = tl.load(turns.rotary + n * 128 + d), tl.load(turns.rotary + n * 128 + 64 + d)
-    q0a, q0b = _turned(row + 2 * h * 128, turns.q_norm, cosine, sine)
-    q1a, q1b = _turned(row + (2 * h + 1) * 128, turns.q_norm, cosine, sine)
+    q0a, q0b = _turned(row + 2 * h * 128, turns.q_norm, cosine, sine, by)
+    q1a, q1b = _turned(row + (2 * h + 1) * 128, turns.q_norm, cosine, sine, by)
     qa = tl.where((two == 0)[:, None], q0a[None, :], q1a[None, :]) * 0.08838834764831845
     qb = tl.where((two == 0)[:, None], q0b[None, :], q1b[None, :]) * 0.08838834764831845
     if part == 0:
-        ka, kb = _turned(row + (2 * heads + h) * 128, turns.k_norm, cosine, sine)
-        va, vb = tl.load(row + (3 * heads + h) * 128 + d), tl.load(row + (3 * heads + h) * 128 + 64 + d)
+        ka, kb = _turned(row + (2 * heads + h) * 128, turns.k_norm, cosine, sine, by)
+        v = row + (3 * heads + h) * 128 + d
+        va = (tl.load(v).to(tl.float32) * by).to(rows.mixed.dtype.element_ty)
+        vb = (tl.load(v + 64).to(tl.float32) * by).to(rows.mixed.dtype.element_ty)
         at, writes = _spot(table, pages, n, h, heads) + d, active & (d < 64)
         tl.store(pages.k + at, ka.to(rows.mixed.dtype.element_ty), writes)
         tl.store(pages.k + at + 64, kb.to(rows.mixed.dtype.element_ty), writes)
@@ -193,7 +210,9 @@ def _own(rows, turns, pages, table, active, heads: tl.constexpr):
 
 
 @triton.jit
-def _attend(rows, turns, pages, room, heads: tl.constexpr, parts: tl.constexpr, block: tl.constexpr):
+def _attend(
+    rows, turns, pages, room, heads: tl.constexpr, parts: tl.constexpr, block: tl.constexpr, width: tl.constexpr
+):
     c, h, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     d, two = tl.arange(0, 64), tl.arange(0, 16)  # two query rows, padded to the tensor core's least
     past = _position(rows, pages)
@@ -208,7 +227,7 @@ def _attend(rows, turns, pages, room, heads: tl.constexpr, parts: tl.constexpr, 
     else:
         table = pages.tables + c * pages.row_pages
         active = tl.load(rows.active + c) != 0
-        qa, qb, most, all_, ya, yb = _own(rows, turns, pages, table, active, heads)
+        qa, qb, most, all_, ya, yb = _own(rows, turns, pages, table, active, heads, width)
         past = tl.where(active, past, 0)
     share = tl.cdiv(tl.cdiv(past, parts), block) * block
     first, last = part * share, tl.minimum(part * share + share, past)
@@ -246,10 +265,16 @@ def _attend(rows, turns, pages, room, heads: tl.constexpr, parts: tl.constexpr, 
 def place(entries: Entries, turns: Turns, pages: Pages) -> None:
     """Queries are turned where they lie."""
     heads = pages.k.shape[1]
-    _place[(entries.mixed.shape[0], heads)](entries, turns, pages, heads, num_warps=1)
+    _place[(entries.mixed.shape[0], heads)](entries, turns, pages, heads, _width(entries), num_warps=1)
 
 
 def attend(entries: Entries, turns: Turns, pages: Pages, room: Room) -> None:
     rows, heads = entries.mixed.shape[0], pages.k.shape[1]
-    block = 32 if room.parts > 1 else 64
-    _attend[(rows, heads, room.parts)](entries, turns, pages, room.tensors, heads, room.parts, block, num_warps=4)
+    block, width = 32 if room.parts > 1 else 64, 0 if entries.owners is not None else _width(entries)
+    # With many rows, room for all programs at once is worth more than a longer look ahead.
+    ahead = {"num_warps": 4, "num_stages": 2 if rows > 32 else 3}
+    _attend[(rows, heads, room.parts)](entries, turns, pages, room.tensors, heads, room.parts, block, width, **ahead)
+
+
+def _width(entries: Entries) -> int:
+    return 0 if entries.x is None else entries.x.shape[1]

@@ -40,7 +40,8 @@ from omnirt.kernels.tile_packing import (
 
 WIDTH = 2048
 """Of the hidden rows that the kernels read. A narrower backbone's rows are followed by zeros."""
-ROWS_MAX = 64
+ROWS_MAX = 32
+"""Of RowsPredictor. PairsPredictor (see `frame_pairs`) takes more."""
 _HEAD_DIM = 128
 
 
@@ -91,7 +92,7 @@ def _heads(weights: PredictorWeights, packer: Packer) -> Tensor:
     return torch.stack([chunks([packer(by_outputs(after(weights.norm, head)))]) for head in weights.heads])
 
 
-def _projection(weights: PredictorWeights) -> Tensor:
+def projection_of(weights: PredictorWeights) -> Tensor:
     """Of a backbone as wide as the predictor: its rows as they are, exactly (one product by one, sums with zeros)."""
     if weights.projection is not None:
         return weights.projection
@@ -112,7 +113,7 @@ def pack_solo(weights: PredictorWeights, bits: int = 16) -> dict[str, Tensor]:
         return chunks([qkv, output, own(_gates(layer)), own(by_parts(layer.down))])
 
     layers = torch.stack([one(layer) for layer in weights.layers], 1)
-    packed = {"layers": layers, "projection": chunks([own(by_parts(_projection(weights)))]).contiguous()}
+    packed = {"layers": layers, "projection": chunks([own(by_parts(projection_of(weights)))]).contiguous()}
     if bits == 8:
         packed["heads"] = _heads(weights, own)
     return packed | own.scales()
@@ -131,7 +132,7 @@ def pack_rows(weights: PredictorWeights) -> dict[str, Tensor]:
     return {
         "layers": torch.stack([read_by_all(layer) for layer in weights.layers], 1),
         "owned": torch.stack([owned(layer) for layer in weights.layers], 1),
-        "projection": chunks([own(by_owners(_projection(weights)))]).contiguous(),
+        "projection": chunks([own(by_owners(projection_of(weights)))]).contiguous(),
     }
 
 
@@ -139,7 +140,7 @@ def pack_rows(weights: PredictorWeights) -> dict[str, Tensor]:
 
 _POINTERS = (
     *("layers", "projection", "heads", "owned", "scales", "tables", "hidden", "bias", "head_norms", "rotary"),
-    *("codes", "mail", "temperature", "top_p", "top_k", "step", "seed", "logits"),
+    *("codes", "mail", "temperature", "top_p", "top_k", "step", "seed", "logits", "cache"),
 )
 
 
@@ -156,8 +157,8 @@ def mail_words(shape: FrameShape, rows: int) -> int:
     return rows * (passes + (shape.books - 1) * (shape.codes + 1))
 
 
-class _Predictor:
-    """What both kernels share: arguments, the call."""
+class Predictor:
+    """What the kernels share: arguments, the call."""
 
     def __init__(self, shape: FrameShape, packed: dict[str, Tensor], rows_max: int, kernel: Kernel) -> None:
         self._shape, self._packed, self._rows_max, self._kernel = shape, packed, rows_max, kernel
@@ -192,15 +193,21 @@ class _Predictor:
         for name in _POINTERS:
             tensor = named.get(name)
             setattr(self._argument, name, None if tensor is None else tensor.data_ptr())
+        for name, address in self.more(rows, mail).items():
+            setattr(self._argument, name, address)
         self._argument.rows, self._argument.forced = rows, int(forced)
         self._kernel.launch(self._argument)
 
+    def more(self, rows: int, mail: Tensor) -> dict[str, int]:
+        """Addresses that are arguments of one kernel only."""
+        return {}
 
-_SHARED_FILES = ("grid_mail.cuh", "predictor_arguments.cuh", "row_sampling.cuh")
-_THREADS = WARPS * 32 + 32
+
+SHARED_FILES = ("grid_mail.cuh", "predictor_arguments.cuh", "row_sampling.cuh")
+THREADS = WARPS * 32 + 32
 
 
-def _sizes(shape: FrameShape, part: int, places: int) -> tuple[tuple[str, int], ...]:
+def sizes(shape: FrameShape, part: int, places: int) -> tuple[tuple[str, int], ...]:
     p = shape.predictor
     return (
         *(("HID", p.width), ("FFN", p.feed), ("LAYERS", p.layers), ("WIDTH", WIDTH), ("CODES", shape.codes)),
@@ -208,7 +215,7 @@ def _sizes(shape: FrameShape, part: int, places: int) -> tuple[tuple[str, int], 
     )
 
 
-class SoloPredictor(_Predictor):
+class SoloPredictor(Predictor):
     """The kernel for one row: `packed` is that of pack_shared and pack_solo."""
 
     def __init__(self, shape: FrameShape, packed: dict[str, Tensor], compiler: Compiler, bits: int = 16) -> None:
@@ -217,7 +224,7 @@ class SoloPredictor(_Predictor):
         shared += 2 * WARPS * 52 * 4 + 2 * WARPS * 4 + 512 + WARPS * 192 * 2 + layers * 512
         shared += 4 * (layers * 112 + shape.books * 16) if bits == 8 else 0
         code = compiler.code(self.program(shape, bits))
-        kernel = Kernel(code, "frame_solo", blocks=BLOCKS, threads=_THREADS, shared_bytes=shared)
+        kernel = Kernel(code, "frame_solo", blocks=BLOCKS, threads=THREADS, shared_bytes=shared)
         super().__init__(shape, packed, 1, kernel)
 
     @staticmethod
@@ -226,33 +233,31 @@ class SoloPredictor(_Predictor):
 
     @staticmethod
     def program(shape: FrameShape, bits: int = 16) -> Program:
-        sizes = _sizes(shape, PART_BYTES * bits // 16, SoloPredictor._places(bits))
-        return Program(
-            "frame_solo", (*_SHARED_FILES, "frame_solo.cu"), (*sizes, ("AHEAD", 0), ("EIGHT", bits // 8 % 2))
-        )
+        named = sizes(shape, PART_BYTES * bits // 16, SoloPredictor._places(bits))
+        return Program("frame_solo", (*SHARED_FILES, "frame_solo.cu"), (*named, ("AHEAD", 0), ("EIGHT", bits // 8 % 2)))
 
 
-class RowsPredictor(_Predictor):
+class RowsPredictor(Predictor):
     """The kernel for up to `rows_max` (at most ROWS_MAX) rows: `packed` is that of pack_shared and pack_rows."""
 
     def __init__(self, shape: FrameShape, packed: dict[str, Tensor], rows_max: int, compiler: Compiler) -> None:
+        assert rows_max <= ROWS_MAX, rows_max
         places, fixed = self._room(shape, rows_max)
         shared = fixed + places * (WARPS * PART_BYTES + 16)
         code = compiler.code(self.program(shape, rows_max))
-        kernel = Kernel(code, "frame_rows", blocks=BLOCKS, threads=_THREADS, shared_bytes=shared)
+        kernel = Kernel(code, "frame_rows", blocks=BLOCKS, threads=THREADS, shared_bytes=shared)
         super().__init__(shape, packed, rows_max, kernel)
 
     @staticmethod
     def _room(shape: FrameShape, rows_max: int) -> tuple[int, int]:
         """Places of the ring, and the bytes of shared memory beside it."""
-        tiles, layers = (rows_max + 7) // 8, shape.predictor.layers
-        pairs, desks = (tiles + 1) // 2, 2 if tiles <= 4 else 1
-        fixed = pairs * (layers * 2 * (shape.books - 1) * 256 + 512) + desks * 4 * (WARPS * 8 * 52 + 64) + 512
+        pairs, layers = (rows_max + 15) // 16, shape.predictor.layers
+        fixed = pairs * (layers * 2 * (shape.books - 1) * 256 + 512) + 2 * 4 * (WARPS * 8 * 52 + 64) + 512
         fixed += WARPS * 256 + layers * 512
         return min((SHARED_BYTES_MAX - 128 - fixed) // (WARPS * PART_BYTES + 16), 6), fixed
 
     @staticmethod
     def program(shape: FrameShape, rows_max: int) -> Program:
         places, _ = RowsPredictor._room(shape, rows_max)
-        sizes = _sizes(shape, PART_BYTES, places)
-        return Program("frame_rows", (*_SHARED_FILES, "frame_rows.cu"), (*sizes, ("NT", (rows_max + 7) // 8)))
+        named = sizes(shape, PART_BYTES, places)
+        return Program("frame_rows", (*SHARED_FILES, "frame_rows.cu"), (*named, ("NT", (rows_max + 7) // 8)))

@@ -1,13 +1,13 @@
-// The inner passes for 8 to 64 rows. Rows go through the tensor core in tiles of eight, its columns.
+// The inner passes for up to 32 rows. Rows go through the tensor core in tiles of eight, its columns.
 // A block owns 16 places of the residual (after `output` or after `down`; with SPLIT after both, for half of the rows,
 // its weights then read by two blocks at about the same time): it adds, rounds to bfloat16 and mails the sum, so a
 // reader has nothing to add and nothing to scale before it multiplies. The
 // sum of squares comes from the tensor core too: the diagonal of x x^T. Norms are multiplied into the weights.
 // Attention: one row and key/value head for each pair of warps, with its cache in shared memory.
 constexpr bool SPLIT = NT >= 2;
-constexpr int KEPT = PASSES - 1, PAIRS = (NT + 1) / 2, WIDEST = 52, DESKS = NT <= 4 ? 2 : 1, OWNERS = 64;
+constexpr int KEPT = PASSES - 1, PAIRS = (NT + 1) / 2, WIDEST = 52, OWNERS = 64;
 static_assert(
-    HID == 1024 && FFN == 3072 && WIDTH == 2048 && WARPS == 8 && PART == 2048 && CODES == 2048 && NT <= 8,
+    HID == 1024 && FFN == 3072 && WIDTH == 2048 && WARPS == 8 && PART == 2048 && CODES == 2048 && NT <= 4,
     "cut for these");
 
 struct Stream {   // this block's chunks in the order of their use
@@ -69,9 +69,9 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 1) frame_rows(const A
   constexpr int CACHE = LAYERS * 2 * KEPT * 256;
   u8 *cache = room + PLACES * CHUNK;                       // [PAIRS][LAYERS][key, value][KEPT][256 bytes], swizzled
   u8 *spare = cache + PAIRS * CACHE;                       // [PAIRS][key, value][256]: the last position
-  float *partial = (float *)(spare + PAIRS * 512);         // [DESKS][8 warps][8 rows][WIDEST]
-  float *squares = partial + DESKS * WARPS * 8 * WIDEST;   // [DESKS][8][8]
-  float *small = squares + DESKS * 64;                     // [128]
+  float *partial = (float *)(spare + PAIRS * 512);         // [2][8 warps][8 rows][WIDEST]: desks, in turn
+  float *squares = partial + 2 * WARPS * 8 * WIDEST;       // [2][8][8]
+  float *small = squares + 2 * 64;                         // [128]
   u16 *queries = (u16 *)(small + 128);                     // [8][128]
   u16 *head_norms = queries + WARPS * 128;                 // [LAYERS][queries, keys][128]
   u64 *full = (u64 *)(head_norms + LAYERS * 256), *empty = full + PLACES;
@@ -159,8 +159,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 1) frame_rows(const A
         for (int i = 0; i < 4; i++) v[i] = ahead[i];
       }
       from = then;
-      if (DESKS == 1) meet();                              // the sums of the tile before are read
-      const int desk = DESKS == 2 ? turn & 1 : 0;
+      const int desk = turn & 1;
       float *p = partial + ((desk * WARPS + w) * 8 + q * 2) * WIDEST + g;
 #pragma unroll
       for (int m = 0; m < MT; m++) {

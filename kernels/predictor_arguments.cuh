@@ -1,4 +1,4 @@
-// Of frame_solo and frame_rows. A chunk is [8 warps][2048 bytes].
+// Of frame_solo, frame_rows and frame_pairs. A chunk of the first two is [8 warps][2048 bytes]; of frame_pairs see there.
 struct Arguments {
   const u8 *layers;        // chunks of this block, in the order of their use
   const u8 *projection;    // chunks, by block
@@ -16,5 +16,6 @@ struct Arguments {
   const int *top_k, *step;
   const long long *seed;
   float *logits;           // null, or [PASSES-1][rows][CODES]
+  u16 *cache;              // frame_pairs only: [rows * 8][LAYERS][keys, values][PASSES - 1][128]
   int rows, forced;
 };

@@ -99,3 +99,23 @@ def test_prefill_of_several_rows_equals_position_after_position(normal, turns, p
     assert error(pages.k, twin.k) < 1e-3
     assert torch.equal(pages.v, twin.v)
     assert out.isfinite().all()
+
+
+def test_with_rows_that_were_not_normed_the_norm_is_applied(normal, turns, pages):
+    from omnirt.kernels.decode_attention import Entries, Room, attend, place, reference
+
+    device = pages.k.device
+    at, out = torch.tensor([63, 130, 7], device=device), normal(3, HEADS * 256)
+    x, mixed = 3 * normal(3, 64), normal(3, HEADS * 512)
+    active, owners = (torch.tensor(v, device=device, dtype=torch.int32) for v in ([1, 1, 1], [0, 1, 2]))
+    twin, written = copy_of(pages), copy_of(pages)
+    want = reference(Entries(mixed, out, at, active=active, x=x), turns, twin)
+    attend(Entries(mixed, out, at, active=active, x=x), turns, pages, Room.make(3, HEADS, 1, device))
+    assert error(out, want) < TOLERANCE
+    entries = Entries(mixed.clone(), out.clone(), at, owners=owners, x=x)
+    place(entries, turns, written)
+    attend(entries, turns, written, Room.make(3, HEADS, 1, device))
+    assert error(entries.out, want) < TOLERANCE
+    for found in (pages, written):
+        assert error(found.k, twin.k) < 1e-3
+        assert error(found.v, twin.v) < 1e-3

@@ -33,3 +33,13 @@ def test_a_gate_is_within_roundings_of_its_twin(triton_device):
     gate_rows(both, out)
     want = gate_reference(both.float())
     assert ((out.float() - want).abs() <= want.abs() * ROUNDING + 1e-6).all()
+
+
+def test_a_gate_of_rows_that_were_not_normed_applies_the_norm(triton_device):
+    from omnirt.kernels.row_norm import gate_reference, gate_rows, norm_reference
+
+    x, weight = rows(triton_device, 2, 1024) * 3, rows(triton_device, 4096, 1024) * 0.03
+    out = torch.empty(2, 2048, device=triton_device).bfloat16()
+    gate_rows((x.float() @ weight.float().t()).bfloat16(), out, x)
+    want = gate_reference(norm_reference(x.float(), torch.ones(1024, device=triton_device)) @ weight.float().t())
+    assert (out.float() - want).norm() <= want.norm() * ROUNDING

@@ -1,8 +1,11 @@
 """The backbone as library products and fused nodes: one position of many rows, or many positions of a few (prefill).
 
-A layer of many entries, eight nodes:
+A layer of many entries, six nodes:
 
-    norm  qkv  attend  + output  norm  gate-up  gate  + down            prefill: place, then attend
+    qkv  attend  + output  gate-up  gate  + down            prefill: place, then attend
+
+The weights of its two norms are multiplied into the matrices after them; what a norm multiplies a row by is applied by
+the node after the product.
 
 For a single row products are kernels of their own with all the rest in them, five nodes. Of prefill's last layer only
 keys and values are wanted.
@@ -19,6 +22,7 @@ from omnirt.kernels.decode_attention import Entries, Pages, Room, Turns, attend,
 from omnirt.kernels.frame_layout import FrameRows, FrameShape, FrameWeights, LayerWeights
 from omnirt.kernels.row_norm import gate_rows, norm_rows
 from omnirt.kernels.row_product import multiply_row
+from omnirt.kernels.tile_packing import after
 
 _HEAD = 128
 
@@ -31,11 +35,14 @@ def fits(shape: FrameShape) -> bool:
 
 
 def join_gates(layers: list[LayerWeights]) -> list[Tensor]:
-    """[2 * feed, width] of every layer. The layers' own become views of them, so that nothing is there twice."""
+    """[2 * feed, width] of every layer. The layers' own become views of them, so that nothing is there twice. Norms are
+    multiplied into the matrices after them, and are ones from then on: whoever reads both reads the same layer."""
     joined = []
     for layer in layers:
-        both = torch.cat([layer.gate, layer.up])
+        both = torch.cat([after(layer.mlp_norm, layer.gate), after(layer.mlp_norm, layer.up)])
+        layer.qkv = after(layer.attn_norm, layer.qkv)
         layer.gate, layer.up = both.chunk(2)
+        layer.attn_norm, layer.mlp_norm = torch.ones_like(layer.attn_norm), torch.ones_like(layer.mlp_norm)
         joined.append(both)
     return joined
 
@@ -58,7 +65,7 @@ class Backbone:
         def room(width: int) -> Tensor:
             return torch.empty(entries, width, device=device, dtype=state.x.dtype)
 
-        self._x, self._y, self._attended = room(b.width), room(b.width), room(b.heads * _HEAD)
+        self._x, self._attended = room(b.width), room(b.heads * _HEAD)
         self._mixed, self._both, self._act = room((b.heads + 2 * b.kv_heads) * _HEAD), room(2 * b.feed), room(b.feed)
         self._rooms = {parts: Room.make(min(entries, most), b.kv_heads, parts, device) for parts, most in _MOST.items()}
 
@@ -66,7 +73,7 @@ class Backbone:
     def tensors(self) -> list[Tensor]:
         """What stands here beside the weights."""
         rooms = [tensor for room in self._rooms.values() for tensor in room.tensors]
-        return [self._x, self._y, self._attended, self._mixed, self._both, self._act, *rooms]
+        return [self._x, self._attended, self._mixed, self._both, self._act, *rooms]
 
     def decode(self, rows: FrameRows, logits: Tensor) -> None:
         """One position of each of these rows. Writes `rows.hidden` and `logits` [rows, vocab]."""
@@ -78,6 +85,7 @@ class Backbone:
         x = rows.x
         for i in range(len(w.layers)):
             self._mix(i, x)
+            entries = entries._replace(x=x)
             attend(entries, self._turns(i), self._pages(i), self._rooms[parts_of(count)])
             x = self._finish(i, x)
         norm_rows(x, w.norm, rows.hidden)
@@ -89,7 +97,7 @@ class Backbone:
         entries = Entries(self._mixed[:count], self._attended[:count], positions, owners=owners)
         for i in range(last + 1):
             self._mix(i, x)
-            place(entries, self._turns(i), self._pages(i))
+            place(entries._replace(x=x), self._turns(i), self._pages(i))
             if i < last:
                 attend(entries, self._turns(i), self._pages(i), self._rooms[1])
                 x = self._finish(i, x)
@@ -107,18 +115,15 @@ class Backbone:
         multiply_row(w.head, x, logits, norm=w.norm, normed=rows.hidden)
 
     def _mix(self, i: int, x: Tensor) -> None:
-        count, layer = len(x), self._weights.layers[i]
-        norm_rows(x, layer.attn_norm, self._y[:count])
-        torch.mm(self._y[:count], layer.qkv.t(), out=self._mixed[:count])
+        torch.mm(x, self._weights.layers[i].qkv.t(), out=self._mixed[: len(x)])
 
     def _finish(self, i: int, x: Tensor) -> Tensor:
         """The layer's end. `x` is read only, the result is in a place of ours."""
         count, layer = len(x), self._weights.layers[i]
-        to, y, both, act = self._x[:count], self._y[:count], self._both[:count], self._act[:count]
+        to, both, act = self._x[:count], self._both[:count], self._act[:count]
         torch.addmm(x, self._attended[:count], layer.output.t(), out=to)
-        norm_rows(to, layer.mlp_norm, y)
-        torch.mm(y, self._gates[i].t(), out=both)
-        gate_rows(both, act)
+        torch.mm(to, self._gates[i].t(), out=both)
+        gate_rows(both, act, to)
         return torch.addmm(to, act, layer.down.t(), out=to)
 
     def _turns(self, i: int) -> Turns:

@@ -3,7 +3,8 @@
     rows          backbone                                     inner passes
     1             one launch (talker_rows)                     one launch (frame_solo)
     up to 16      one launch (talker_rows)                     one launch (frame_rows)
-    more          library products and fused nodes             one launch (frame_rows), at most 64 rows each
+    up to 32      library products and fused nodes             one launch (frame_rows)
+    more          library products and fused nodes             one launch (frame_pairs), at most 64 rows each
 
 A backbone for which there is no one launch (a narrower one) has products and nodes for any number of rows; its hidden
 rows are then followed by zeros, and the projection is the identity. Prefill is always products and nodes.
@@ -25,17 +26,17 @@ from torch import Tensor
 
 from omnirt.actors.engines.frame import graph_backbone
 from omnirt.actors.engines.frame.graph_backbone import Backbone
-from omnirt.actors.engines.frame.graph_memory import mail_words
+from omnirt.actors.engines.frame.graph_memory import mail_words, predictor_sizes
 from omnirt.actors.engines.frame.step import Piece
-from omnirt.kernels import frame_predictor, talker_step
+from omnirt.kernels import frame_pairs, frame_predictor, talker_step
 from omnirt.kernels.cuda_module import Compiler, Program
 from omnirt.kernels.embed_sum import EmbedRows, embed_frame
 from omnirt.kernels.frame_layout import PAGE, FrameRows, FrameShape, FrameWeights, Sampling
-from omnirt.kernels.frame_predictor import WIDTH, Draw, RowsPredictor, SoloPredictor, rotary
+from omnirt.kernels.frame_pairs import PairsPredictor
+from omnirt.kernels.frame_predictor import WIDTH, Draw, Predictor, RowsPredictor, SoloPredictor, rotary
 from omnirt.kernels.row_sampler import First, sample_rows
 from omnirt.kernels.talker_step import TalkerRows, TalkerStep
 
-_PREDICTOR_ROWS = (8, 16, 32, frame_predictor.ROWS_MAX)
 _TALKER_ROWS = (8, talker_step.ROWS_MAX)
 
 
@@ -61,6 +62,10 @@ def _draw(sampling: Sampling, rows: FrameRows) -> Draw:
 
 def _covering(sizes: Iterable[int], count: int) -> int:
     return min(size for size in sizes if size >= count)
+
+
+def _several(predictor_rows: list[int]) -> list[int]:
+    return [rows for rows in predictor_rows if 1 < rows <= frame_predictor.ROWS_MAX]
 
 
 class FusedForm:
@@ -101,10 +106,11 @@ class FusedForm:
     @staticmethod
     def programs(shape: FrameShape, buckets: tuple[int, ...], bits: int) -> list[Program]:
         """All that will be compiled, the slowest first."""
-        several = {_covering(_PREDICTOR_ROWS, min(b, _PREDICTOR_ROWS[-1])) for b in buckets if b > 1}
+        sizes = predictor_sizes(buckets)
         talkers = {_covering(_TALKER_ROWS, b) for b in buckets if b <= _TALKER_ROWS[-1]}
-        found = [RowsPredictor.program(shape, rows) for rows in sorted(several)]
-        found += [SoloPredictor.program(shape, bits)] if 1 in buckets else []
+        found = [PairsPredictor.program(shape)] if sizes[-1] == frame_pairs.ROWS_MAX else []
+        found += [RowsPredictor.program(shape, rows) for rows in _several(sizes)]
+        found += [SoloPredictor.program(shape, bits)] if 1 in sizes else []
         return found + ([TalkerStep.program(shape, rows, bits) for rows in talkers] if talker_step.fits(shape) else [])
 
     def _make_talkers(self, buckets: tuple[int, ...], compiler: Compiler) -> dict[int, TalkerStep]:
@@ -118,20 +124,22 @@ class FusedForm:
         rest = {"row_pages": pages, "bits": self._bits}
         return {size: TalkerStep(self._shape, packed, size, compiler, **rest) for size in sizes}
 
-    def _make_predictors(
-        self, buckets: tuple[int, ...], compiler: Compiler
-    ) -> dict[int, SoloPredictor | RowsPredictor]:
-        weights, found = self._weights.predictor, {}
+    def _make_predictors(self, buckets: tuple[int, ...], compiler: Compiler) -> dict[int, Predictor]:
+        weights, sizes = self._weights.predictor, predictor_sizes(buckets)
+        found: dict[int, Predictor] = {}
         shared = frame_predictor.pack_shared(self._shape, self._weights)
-        if 1 in buckets:
+        if 1 in sizes:
             solo = shared | frame_predictor.pack_solo(weights, self._bits)
             self._packed.append(solo)
             found[1] = SoloPredictor(self._shape, solo, compiler, self._bits)
-        sizes = {_covering(_PREDICTOR_ROWS, min(b, _PREDICTOR_ROWS[-1])) for b in buckets if b > 1}
-        if sizes:
+        if _several(sizes):
             several = shared | frame_predictor.pack_rows(weights)
             self._packed.append(several)
-            found |= {size: RowsPredictor(self._shape, several, size, compiler) for size in sizes}
+            found |= {size: RowsPredictor(self._shape, several, size, compiler) for size in _several(sizes)}
+        if sizes[-1] == frame_pairs.ROWS_MAX:
+            pairs = shared | frame_pairs.pack_pairs(weights)
+            self._packed.append(pairs)
+            found[sizes[-1]] = PairsPredictor(self._shape, pairs, compiler)
         weights.layers.clear()
         weights.heads.clear()
         weights.projection = weights.bias = None
@@ -164,8 +172,8 @@ class FusedForm:
             hidden = self._hidden[:bucket]
             hidden[:, : rows.hidden.shape[1]].copy_(rows.hidden)
         inner = _draw(rows.inner, rows)
-        for at in range(0, bucket, frame_predictor.ROWS_MAX):
-            part = slice(at, min(at + frame_predictor.ROWS_MAX, bucket))
+        for at in range(0, bucket, frame_pairs.ROWS_MAX):
+            part = slice(at, min(at + frame_pairs.ROWS_MAX, bucket))
             predictor = self._predictors[_covering(self._predictors, part.stop - part.start)]
             predictor.run(hidden[part], rows.codes[part], Draw(*(t[part] for t in inner)), self._mail)
         embed_rows = EmbedRows(rows.codes, rows.text, rows.lines, rows.active, rows.steps, rows.positions, rows.x)

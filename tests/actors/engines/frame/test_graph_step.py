@@ -10,9 +10,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from omnirt.actors.engines.frame.graph_memory import planned_bytes, predictor_sizes  # noqa: E402
 from omnirt.actors.engines.frame.graph_step import GraphStep, buckets_of, other_bytes, sizes_of  # noqa: E402
 from omnirt.actors.engines.frame.step import Piece  # noqa: E402
-from omnirt.kernels.frame_layout import (  # noqa: E402  # noqa: E402
+from omnirt.kernels.frame_layout import (  # noqa: E402
     DecoderShape,
     FrameRows,
     FrameShape,
@@ -47,6 +48,12 @@ def test_what_a_step_will_keep_is_known_before_anything_is_loaded():
     assert other_bytes(NARROW, 16, 128) < gib
 
 
+def test_each_bucket_has_the_predictor_that_covers_it():
+    assert predictor_sizes((1, 8, 16, 32, 64)) == [1, 8, 16, 32, 64]
+    assert predictor_sizes((20, 33)) == [32, 64]
+    assert predictor_sizes((1, 200)) == [1, 64]
+
+
 # ---------------------------------------------------------------- our form, interpreted
 
 SMALL = FrameShape(
@@ -76,6 +83,8 @@ def made_weights(shape, device="cpu", kind=torch.float32):
     draws = torch.Generator().manual_seed(3)
 
     def matrix(*size):
+        if device == "meta":
+            return torch.empty(*size, device=device, dtype=kind)
         return (torch.randn(*size, generator=draws) / size[-1] ** 0.5).to(device, kind)
 
     def layer(s):
@@ -197,6 +206,23 @@ def test_gates_are_joined_without_a_second_copy(interpreted, monkeypatch):
     assert layer.gate.untyped_storage().data_ptr() == layer.up.untyped_storage().data_ptr()
     matrices = sum(t.nbytes for one in weights.layers for t in vars(one).values())
     assert form.bytes["plain"] == matrices + weights.norm.nbytes + weights.head.nbytes
+
+
+@pytest.mark.parametrize("bits", [16, 8])
+@pytest.mark.parametrize("buckets", [(1,), (1, 8), (8, 20), (33,), (1, 64), (1, 8, 16, 32, 64)])
+def test_what_predictors_read_is_planned_as_it_is_packed(interpreted, buckets, bits, monkeypatch):
+    from omnirt.actors.engines.frame import graph_fused
+
+    for name in ("SoloPredictor", "RowsPredictor", "PairsPredictor"):
+        monkeypatch.setattr(graph_fused, name, lambda *_: None)
+    shape, form = replace(WIDE, backbone=replace(WIDE.backbone, layers=0)), object.__new__(graph_fused.FusedForm)
+    form._shape, form._weights = shape, made_weights(shape, "meta", torch.bfloat16)
+    form._bits, form._packed = bits, []
+    assert sorted(form._make_predictors(buckets, NoCompiler())) == predictor_sizes(buckets)
+    tensors = {id(tensor): tensor.nbytes for packed in form._packed for tensor in packed.values()}
+    talker = bits // 8 * shape.vocab * shape.backbone.width if buckets[0] <= 16 else 0  # its head
+    planned = planned_bytes(shape, buckets, 128, 1, bits=bits)["packed"] - talker
+    assert sum(tensors.values()) == pytest.approx(planned, rel=0.01)
 
 
 # ---------------------------------------------------------------- graphs

@@ -1,6 +1,6 @@
-"""The code predictor of one codec frame for up to 64 rows, by pairs of blocks: faster than RowsPredictor above 32 rows.
+"""The code predictor of one codec frame for up to 64 rows, by pairs of blocks: what RowsPredictor does for fewer.
 
-    predictor = PairsPredictor(shape, pack_shared(shape, weights) | pack_pairs(weights.predictor), 64, compiler)
+    predictor = PairsPredictor(shape, pack_shared(shape, weights) | pack_pairs(weights.predictor), compiler)
     predictor.run(hidden_cw, codes_cn, draw, mail)          # as RowsPredictor
 
 Both blocks of a pair have the same outputs and half of the inputs each, so that a row's inputs are read by 64 pairs and
@@ -22,7 +22,7 @@ from omnirt.kernels.frame_layout import FrameShape, LayerWeights, PredictorWeigh
 from omnirt.kernels.frame_predictor import SHARED_FILES, THREADS, Predictor, mail_words, projection_of, sizes
 from omnirt.kernels.tile_packing import BLOCKS, PART_BYTES, WARPS, after
 
-_ROWS = 64
+ROWS_MAX = 64
 _PAIRS = BLOCKS // 2
 _PLACE_BYTES = 24576
 """Of the ring; a chunk has up to that many."""
@@ -65,15 +65,14 @@ def pack_pairs(weights: PredictorWeights) -> dict[str, Tensor]:
 
 
 class PairsPredictor(Predictor):
-    """The kernel for up to `rows_max` (at most 64) rows: `packed` is that of pack_shared and pack_pairs."""
+    """The kernel for up to ROWS_MAX rows: `packed` is that of pack_shared and pack_pairs."""
 
-    def __init__(self, shape: FrameShape, packed: dict[str, Tensor], rows_max: int, compiler: Compiler) -> None:
-        assert rows_max <= _ROWS, rows_max
+    def __init__(self, shape: FrameShape, packed: dict[str, Tensor], compiler: Compiler) -> None:
         places, fixed = self._room(shape)
         shared = fixed + places * (_PLACE_BYTES + 16)
         code = compiler.code(self.program(shape))
         kernel = Kernel(code, "frame_pairs", blocks=BLOCKS, threads=THREADS, shared_bytes=shared)
-        super().__init__(shape, packed, rows_max, kernel)
+        super().__init__(shape, packed, ROWS_MAX, kernel)
 
     def more(self, rows: int, mail: Tensor) -> dict[str, int]:
         """The cache lies behind this kernel's mail, which is shorter than what mail_words counts."""
@@ -94,9 +93,9 @@ class PairsPredictor(Predictor):
     @staticmethod
     def _room(shape: FrameShape) -> tuple[int, int]:
         """Places of the ring, and the bytes of shared memory beside it."""
-        regions = 2 * _ROWS * (52 + 8) * 4
+        regions = 2 * ROWS_MAX * (52 + 8) * 4
         desk, tiles = WARPS * 6 * 512, 4 * 8192
-        small = 4 * _ROWS * 4 + 512 + WARPS * 256 + shape.predictor.layers * 512 + 24
+        small = 4 * ROWS_MAX * 4 + 512 + WARPS * 256 + shape.predictor.layers * 512 + 24
         fixed = regions + desk + tiles + small
         return (SHARED_BYTES_MAX - 1024 - fixed) // (_PLACE_BYTES + 16), fixed
 

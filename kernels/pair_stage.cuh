@@ -7,8 +7,10 @@
 //   rows      are the 64 rows of the tensor core, 16 a warp; outputs are its columns. Inputs go from mail to registers
 //             (a word of ones has not arrived: ask again) and are used from there: the warps of a block do not meet.
 //             A warp first looks at one word of each block that its inputs come from, then asks for all of them.
+//   ring      the tensor core reads weights where the copies put them. A place is given back after the wait for its
+//             products, which end with their reads (so it needs no other tie to what was read; see grid_mail.cuh).
 //   regions   sums of stages with many outputs arrive in `even`, of others in `odd`, in turn. So whoever sends to a
-//             region again has seen sums of the stage between, which its receiver sent after it had read the region.
+//             row of a region again has inputs that were made of what its receiver had read there.
 //
 // Compile-time: PLACES.
 constexpr int ROWS = 64;
