@@ -117,36 +117,86 @@ def test_a_long_recording_travels_in_pieces_that_fit(core):
     assert b"".join(piece.samples.tobytes() for piece in pieces) == wav(1.0, 24_000)[44:]
 
 
-def test_an_uploaded_sample_is_decoded_once_however_many_ask(core, samples, monkeypatch):
-    voice = kept(core, "Ann", wav(1.0, 24_000))
-    decoded = []
+@pytest.fixture
+def decoded(monkeypatch):
+    """What was decoded, one entry each."""
+    found = []
     real = voice_samples.recording
 
     async def counting(*args, **more):
-        decoded.append(args)
+        found.append(args)
         return await real(*args, **more)
 
     monkeypatch.setattr(voice_samples, "recording", counting)
+    return found
+
+
+@pytest.mark.parametrize("is_uploaded", [True, False])
+def test_a_sample_is_decoded_once_however_many_ask(core, samples, decoded, is_uploaded):
+    data = wav(1.0, 24_000)
+    source = kept(core, "Ann", data) if is_uploaded else Reference(base64.b64encode(data).decode())
 
     async def many():
-        return await asyncio.gather(*(samples.load(voice, FACTS, lambda _: None) for _ in range(20)))
+        return await asyncio.gather(*(samples.load(source, FACTS, lambda _: None) for _ in range(20)))
 
     first, *others = asyncio.run(many())
     assert all(pieces is first for pieces in others)
-    assert load(samples, voice) is first
+    assert load(samples, source) is first
     assert len(decoded) == 1
     with pytest.raises(ValueError, match="read-only"):
         first[0].samples[0] = 1
 
 
-def test_the_least_recently_used_sample_goes_first(core, samples, monkeypatch):
-    monkeypatch.setattr(voice_samples, "KEPT_S_MAX", 25.0)
+def test_a_recording_that_is_known_asks_for_room_too(samples):
+    source = Reference(base64.b64encode(wav(5.0)).decode())
+    taken = []
+    for _ in range(2):
+        load(samples, source, keep=taken.append)
+    assert taken == [5.0, 5.0]
+
+
+def test_another_recording_at_the_same_address_is_heard(core, samples, decoded, monkeypatch):
+    answers = [wav(1.0), wav(2.0), wav(2.0)]
+
+    async def fetched(core, url, param):
+        return answers.pop(0)
+
+    monkeypatch.setattr(voice_samples, "fetch", fetched)
+    found = [seconds(load(samples, Reference("http://host/voice.wav"))) for _ in range(3)]
+    assert (found, len(decoded)) == ([1.0, 2.0, 2.0], 2)
+
+
+def test_a_recording_that_cannot_be_read_is_refused_each_time(samples, decoded):
+    broken = base64.b64encode(wav(1.0)[:-100]).decode()
+    for param in ("ref_audio", "references[0].audio_path"):
+        assert refusal(samples, Reference(broken, param)).param == param
+    assert len(decoded) == 2
+
+
+def test_who_waits_for_somebody_who_went_decodes_it(samples):
+    source = Reference(base64.b64encode(wav(1.0)).decode())
+
+    async def ask():
+        return await samples.load(source, FACTS, lambda _: None)
+
+    async def leave():
+        first, second = asyncio.ensure_future(ask()), asyncio.ensure_future(ask())
+        await asyncio.sleep(0)
+        first.cancel()
+        return seconds(await second)
+
+    assert asyncio.run(leave()) == 1.0
+
+
+def test_the_least_recently_used_sample_goes_first(core, monkeypatch):
+    monkeypatch.setattr(voice_samples, "UPLOADED_S_MAX", 25.0)
+    samples = VoiceSamples(core)
     ann, bob, cy = (kept(core, name, wav(10.0, 8_000)) for name in ("Ann", "Bob", "Cy"))
     first, _ = load(samples, ann), load(samples, bob)
     assert load(samples, ann) is first
     load(samples, cy)
     assert load(samples, ann) is first
-    assert list(samples._kept) == [cy.id, ann.id]
+    assert samples._uploaded.keys == [cy.id, ann.id]
 
 
 def test_a_deleted_voice_is_gone(core, samples):
@@ -157,14 +207,14 @@ def test_a_deleted_voice_is_gone(core, samples):
     core.voices.erase(voice)
     found = refusal(samples, voice)
     assert (found.status, found.param) == (400, "voice")
-    assert samples._kept_s == 0
+    assert samples._uploaded.seconds == 0
 
 
 def test_a_voice_that_is_deleted_while_it_is_read_is_not_kept(core, samples):
     voice = kept(core, "Ann", wav(1.0))
     core.voices.remove(voice)
     assert seconds(load(samples, voice)) == 1.0
-    assert not samples._kept
+    assert not samples._uploaded.keys
 
 
 def test_an_upload_is_checked_before_it_is_kept(core, samples, tmp_path):
