@@ -109,9 +109,7 @@ class Head:
         self._nodes.close()
 
     def _maybe_ready(self) -> None:
-        if self._on_ready is not None and all(
-            stage.ready == stage.replicas for stage in self._nodes.supervisor.state()
-        ):
+        if self._on_ready is not None and all(stage.ready == stage.replicas for stage in self._nodes.stages()):
             call, self._on_ready = self._on_ready, None
             call()
 
@@ -129,18 +127,21 @@ class Head:
         counts: Counts = self._system.call(self._orchestrator, "count")
         stages = tuple(
             StageState(stage.name, stage.state, stage.ready, stage.replicas, stage.detail, stage.restarts)
-            for stage in self._nodes.supervisor.state()
+            for stage in self._nodes.stages()
         )
-        states = {stage.state for stage in stages}
+        limit = self.plan.limits.requests_max
+        return ServiceState(self.condition(), stages, counts.running, counts.waiting, limit)
+
+    def condition(self) -> str:
         if self._draining:
-            state = "draining"
-        elif all(stage.ready == stage.replicas for stage in stages):
-            state = "ready"
-        elif all(stage.ready for stage in stages):
-            state = "degraded"
-        else:
-            state = "unavailable" if "failed" in states or "restarting" in states else "loading"
-        return ServiceState(state, stages, counts.running, counts.waiting, self.plan.limits.requests_max)
+            return "draining"
+        stages = self._nodes.stages()
+        if all(stage.ready == stage.replicas for stage in stages):
+            return "ready"
+        if all(stage.ready for stage in stages):
+            return "degraded"
+        states = {stage.state for stage in stages}
+        return "unavailable" if "failed" in states or "restarting" in states else "loading"
 
     def facts(self) -> dict[str, dict[str, Any]]:
         return self._facts
@@ -177,7 +178,7 @@ class Head:
     # ------------------------------------------------------------ what the nodes say
 
     def node_up(self, node: str, peer: Peer, facts: Mapping[str, dict[str, Any]]) -> None:
-        self._facts.update(facts)
+        self._facts = {**self._facts, **facts}
         self._orchestrator.tell(NodeUp(node, peer))
         self._maybe_ready()
 

@@ -10,7 +10,6 @@ two processes.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import secrets
 from collections.abc import Callable, Mapping
@@ -30,6 +29,7 @@ from omnirt.runtime.channel import Channel, ChannelError
 from omnirt.runtime.children import Child, Children
 from omnirt.runtime.exits import ExitReason
 from omnirt.runtime.ref import Peer
+from omnirt.runtime.supervised import StageHealth
 from omnirt.runtime.supervisor import Supervisor
 from omnirt.shm.board import Board
 from omnirt.shm.fences import FencePage
@@ -130,6 +130,7 @@ class Nodes:
         self._board = parts.board(len(ranks))
         self.children = parts.children(loop, self._on_exit)
         self.supervisor = Supervisor(plan, self.random, self._progress)
+        self._health: tuple[StageHealth, ...] | None = None
         self._timer: Timer | None = None
         self._armed_ns: int | None = None
         self.processes: dict[tuple[str, int], Process] = {}
@@ -166,8 +167,16 @@ class Nodes:
         """To a process that is gone: nothing happens, its requests are being seen to. Raises LinkFull."""
         link = self.links.get(process)
         if link is not None:
-            with contextlib.suppress(LinkClosed):
+            try:
                 send(link, record, payload)
+            except LinkClosed:
+                return
+
+    def stages(self) -> tuple[StageHealth, ...]:
+        """How they are, looked at again only when something has happened."""
+        if self._health is None:
+            self._health = self.supervisor.state()
+        return self._health
 
     def outstanding(self, node: str, has_work: bool) -> None:
         self._supervise(self.supervisor.work(self.clock.now_ns(), node, has_work))
@@ -197,6 +206,7 @@ class Nodes:
     # ------------------------------------------------------------ supervision
 
     def _supervise(self, effects: list[sup.Effect]) -> None:
+        self._health = None
         for effect in effects:
             _EFFECTS[type(effect)](self, effect)
         self._arm()

@@ -45,13 +45,14 @@ from omnirt.actors.session import (
 )
 from omnirt.errors import InvalidRequest, NotReady, Overloaded, StageLost
 from omnirt.ids import CLIENT, HEAD, Fence
-from omnirt.pipeline.router import Router, needed_stages, opened_edges
+from omnirt.pipeline.router import Router
+from omnirt.pipeline.ways import Way, Ways
 from omnirt.runtime.actor import Actor, NearRef, System
 from omnirt.runtime.ref import Down, Ref
 from omnirt.session.request import RequestMachine, Route
 from omnirt.session.service import Failed, Submit
-from omnirt.wire.messages import Close, Open, RequestFailed
-from omnirt.wire.plan import EdgePlan, Plan
+from omnirt.wire.messages import Close, Open, Opens, RequestFailed
+from omnirt.wire.plan import Plan
 
 log = logging.getLogger("omnirt.orchestrator")
 
@@ -63,18 +64,14 @@ class Entry:
     """A request the orchestrator answers for."""
 
     __slots__ = (
-        "alone", "edges", "fence", "id", "machine", "nodes", "outlet", "seed", "session", "slot", "stages",
-        "started_ns", "submit",
+        "alone", "fence", "id", "machine", "nodes", "outlet", "seed", "session", "slot", "started_ns", "submit", "way",
     )  # fmt: skip
 
-    def __init__(
-        self, id: int, submit: Submit, seed: int, stages: tuple[str, ...], edges: tuple[EdgePlan, ...]
-    ) -> None:
+    def __init__(self, id: int, submit: Submit, seed: int, way: Way) -> None:
         self.id = id
         self.submit = submit
         self.seed = seed
-        self.stages = stages
-        self.edges = edges
+        self.way = way
         self.nodes: dict[str, str] = {}
         """Group -> node, while started."""
         self.slot = -1
@@ -92,6 +89,9 @@ class Orchestrator(Actor):
         self._system = system
         self._world = world
         self._router = Router(plan)
+        self._ways = Ways(plan)
+        self._groups = {stage.name: stage.group for stage in plan.stages}
+        self._client_edges = tuple(edge for edge in plan.edges if CLIENT in (edge.source, edge.target))
         self._refs: dict[str, Ref] = {}
         self._places = Places(plan.limits.requests_max)
         self._entries: dict[int, Entry] = {}
@@ -126,11 +126,11 @@ class Orchestrator(Actor):
     # ------------------------------------------------------------ admission
 
     def _admit(self, submit: Submit) -> Admitted:
-        stages, edges = self._resolve(submit)
-        self._check_capacity(submit, stages)
+        way = self._way(submit)
+        self._check_capacity(submit, way.stages)
         self._next += 1
         seed = self._world.random.getrandbits(31) if submit.seed is None else submit.seed
-        entry = Entry(self._next, submit, seed, stages, edges)
+        entry = Entry(self._next, submit, seed, way)
         self._entries[entry.id] = entry
         self._public.setdefault(submit.public_id, set()).add(entry.id)
         self._spawn_session(entry)
@@ -138,23 +138,16 @@ class Orchestrator(Actor):
         self._start_waiting()
         return Admitted(entry.id, entry.session, entry.outlet)
 
-    def _resolve(self, submit: Submit) -> tuple[tuple[str, ...], tuple[EdgePlan, ...]]:
+    def _way(self, submit: Submit) -> Way:
         if not submit.outputs:
             raise InvalidRequest("no output was asked for", param="modalities")
-        given = {*(modality for modality, _ in submit.inputs), *submit.later} or set(self._plan.inputs)
-        foreign = given.difference(self._plan.inputs)
-        if foreign:
-            takes = f"{self._plan.name} takes {', '.join(self._plan.inputs)}, not {', '.join(sorted(foreign))}"
-            raise InvalidRequest(takes, param="input")
-        stages = needed_stages(self._plan, given, submit.outputs)
-        edges = opened_edges(self._plan, given, submit.outputs)
-        known = {edge.port for edge in edges if edge.source == CLIENT}
-        for modality, _ in submit.inputs:
-            if modality not in known:
-                raise InvalidRequest(
-                    f"{self._plan.name} takes {', '.join(sorted(known))} for this output, not {modality}", param="input"
-                )
-        return stages, edges
+        brought = [modality for modality, _ in submit.inputs]
+        way = self._ways.of((*brought, *submit.later) or self._plan.inputs, submit.outputs)
+        for modality in brought:
+            if modality not in way.takes:
+                takes = ", ".join(way.takes)
+                raise InvalidRequest(f"{self._plan.name} takes {takes} for this output, not {modality}", param="input")
+        return way
 
     def _check_capacity(self, submit: Submit, stages: tuple[str, ...]) -> None:
         if self._gave_up:
@@ -163,7 +156,7 @@ class Orchestrator(Actor):
             raise NotReady("the server is shutting down", reason="shutting_down")
         limits = self._plan.limits
         for stage in stages:
-            if not self._router.ready_replicas(self._plan.group_of(stage)):
+            if not self._router.ready_replicas(self._groups[stage]):
                 reason = "engine_dead" if self._was_ready else "model_loading"
                 state = "has no live replica" if self._was_ready else "is loading"
                 raise NotReady(f"stage {stage} {state}", reason=reason, stage=stage)
@@ -178,19 +171,17 @@ class Orchestrator(Actor):
 
     def _spawn_session(self, entry: Entry) -> None:
         limits = self._plan.limits
-        pure = all(self._plan.stage(name).pure for name in entry.stages)
-        client_edges = tuple(edge for edge in self._plan.edges if CLIENT in (edge.source, edge.target))
         entry.machine = RequestMachine(
             entry.id,
-            client_edges,
+            self._client_edges,
             entry.submit.inputs,
             entry.submit.input_open,
-            attempts_max=limits.attempts_max if pure else 1,
+            attempts_max=limits.attempts_max if entry.way.is_pure else 1,
         )
         entry.started_ns = self._world.clock.now_ns()
         deadline_ns = deadline_from(entry.started_ns, entry.submit.deadline_s or limits.deadline_s)
         actor = SessionActor(entry.id, entry.machine, entry.outlet, self._world, self._tell_self, deadline_ns)
-        outputs = sum(2 * (edge.credit + 1) for edge in client_edges)
+        outputs = sum(2 * (edge.credit + 1) for edge in self._client_edges)
         entry.session = self._system.spawn(f"session/{entry.id}", actor, data_max=2 * outputs)
         entry.session.monitor(lambda down: self._session_down(entry, down))
 
@@ -212,13 +203,11 @@ class Orchestrator(Actor):
 
     def _choose(self, entry: Entry) -> dict[str, str] | None:
         nodes: dict[str, str] = {}
-        for stage in entry.stages:
-            group = self._plan.group_of(stage)
-            if group not in nodes:
-                node = self._router.choose(group, entry.submit.affinity)
-                if node is None:
-                    return None
-                nodes[group] = node
+        for group in entry.way.groups:
+            node = self._router.choose(group, entry.submit.affinity)
+            if node is None:
+                return None
+            nodes[group] = node
         return nodes
 
     def _start(self, entry: Entry, nodes: dict[str, str]) -> None:
@@ -230,18 +219,14 @@ class Orchestrator(Actor):
             self._router.opened(node)
             if self._router.load(node) == 1:
                 self._world.outstanding(node, True)
-        for stage in entry.stages:
-            self._refs[nodes[self._plan.group_of(stage)]].tell(self._opening(entry, stage))
-        processes = {edge.index: self._process(entry, edge) for edge in entry.edges}
-        entry.session.tell(
-            Started(
-                Route(
-                    entry.fence,
-                    {edge.index: processes[edge.index] for edge in entry.edges if edge.source == CLIENT},
-                    {edge.index: processes[edge.index] for edge in entry.edges if edge.target == CLIENT},
-                )
-            )
-        )
+        opens: dict[str, list[Open]] = {node: [] for node in nodes.values()}
+        for stage in entry.way.stages:
+            opens[nodes[self._groups[stage]]].append(self._opening(entry, stage))
+        for node, those in opens.items():
+            self._refs[node].tell(Opens(tuple(those)))
+        inputs = {edge.index: self._at(entry, edge.target) for edge in entry.way.leaving[CLIENT]}
+        outputs = {edge.index: self._at(entry, edge.source) for edge in entry.way.arriving[CLIENT]}
+        entry.session.tell(Started(Route(entry.fence, inputs, outputs)))
 
     def _opening(self, entry: Entry, stage: str) -> Open:
         assert entry.fence is not None
@@ -255,16 +240,13 @@ class Orchestrator(Actor):
             deadline_ns=deadline_from(entry.started_ns, submit.deadline_s or limits.deadline_s),
             public_id=submit.public_id,
             params=submit.params,
-            sources={e.index: self._at(entry, e.source) for e in entry.edges if e.target == stage},
-            targets={e.index: self._at(entry, e.target) for e in entry.edges if e.source == stage},
+            sources={edge.index: self._at(entry, edge.source) for edge in entry.way.arriving[stage]},
+            targets={edge.index: self._at(entry, edge.target) for edge in entry.way.leaving[stage]},
             alone=entry.alone,
         )
 
     def _at(self, entry: Entry, stage: str) -> str:
-        return HEAD if stage == CLIENT else entry.nodes[self._plan.group_of(stage)]
-
-    def _process(self, entry: Entry, edge: EdgePlan) -> str:
-        return self._at(entry, edge.target if edge.source == CLIENT else edge.source)
+        return HEAD if stage == CLIENT else entry.nodes[self._groups[stage]]
 
     # ------------------------------------------------------------ ends
 

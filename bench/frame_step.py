@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from frame_step_check import check
 from frame_step_inner import inner
-from frame_step_model import PREFILL_MAX, ROW_PAGES, SHAPES, copied, log, made, put, rand, results, rows_of, wide
+from frame_step_model import LONG_PAGES, PREFILL_MAX, SHAPES, copied, log, made, put, rand, results, rows_of, wide
 
 from omnirt.actors.engines.frame.graph_memory import planned_bytes
 from omnirt.actors.engines.frame.graph_step import GraphStep, buckets_of, sizes_of
@@ -57,6 +57,9 @@ def time_frames(step: GraphStep, name: str, sizes: list[int], note: str = "") ->
         state.active.zero_()
         state.active[:bucket] = 1
 
+        def one_long(positions: int) -> torch.Tensor:
+            return torch.full_like(mixed, 100).index_fill_(0, mixed.new_zeros(1), positions)
+
         def rewind(to: torch.Tensor | int) -> None:
             state.positions.copy_(to) if isinstance(to, torch.Tensor) else state.positions.fill_(to)
             state.steps.zero_()
@@ -65,6 +68,7 @@ def time_frames(step: GraphStep, name: str, sizes: list[int], note: str = "") ->
         same = time_ms(lambda b=bucket: step.run(b), lambda: rewind(300))
         other = time_ms(lambda b=bucket: step.run(b), lambda: rewind(mixed))
         far = time_ms(lambda b=bucket: step.run(b), lambda: rewind(600))
+        long = [time_ms(lambda b=bucket: step.run(b), lambda n=n: rewind(one_long(n))) for n in (100, 1000, 4000)]
         state.active[1:] = 0
         few = time_ms(lambda b=bucket: step.run(b), lambda: rewind(300))
         target = f" (target {TARGETS[bucket]})" if name == "1.7B" and bucket in TARGETS else ""
@@ -72,7 +76,8 @@ def time_frames(step: GraphStep, name: str, sizes: list[int], note: str = "") ->
             f"TIME {name}{note} rows {bucket}: {same:.3f} ms at 300{target}, {other:.3f} at 20 to 600, "
             f"{far:.3f} at 600, {few:.3f} with one row active; {bucket * 80 / same:.0f} audio-s/s without the decoder"
         )
-        results[f"time {name}{note} {bucket}"] = [same, other, far, few]
+        log(f"     {long[0]:.3f} ms at 100, {long[1]:.3f} with one row at 1000, {long[2]:.3f} with one at 4000")
+        results[f"time {name}{note} {bucket}"] = [same, other, far, few, *long]
 
 
 def time_prefill(step: GraphStep, name: str) -> None:
@@ -101,7 +106,7 @@ def make_step(
     def mib(size: int) -> str:
         return f"{size / 2**20:.0f}"
 
-    planned = planned_bytes(shape, buckets_of(64), PREFILL_MAX, ROW_PAGES, bits=bits)
+    planned = planned_bytes(shape, buckets_of(64), PREFILL_MAX, LONG_PAGES, bits=bits)
     log(
         f"MADE {name} in {time.time() - at:.1f} s; allocated {mib(torch.cuda.memory_allocated() - before)} MiB, "
         f"of the device {mib(free - torch.cuda.mem_get_info()[0])}, peak {mib(torch.cuda.max_memory_allocated())}; "

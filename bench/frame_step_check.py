@@ -15,6 +15,9 @@ from omnirt.kernels import frame_reference
 from omnirt.kernels.frame_layout import PAGE, FrameRows, FrameShape, FrameWeights
 from omnirt.kernels.frame_reference import PlainStep
 
+CUTS = 383, 384, 385
+"""Lengths where a row may come to be cut into parts."""
+
 
 def check(step: GraphStep, wide_weights: FrameWeights, model: str, sizes: list[int], start: FrameRows) -> None:
     for bucket in sizes:
@@ -84,7 +87,7 @@ def check_frames(step: GraphStep, wide_weights: FrameWeights, name: str, bucket:
     state, shape = step.state, step.shape
     torch.manual_seed(bucket)
     state.positions.copy_(torch.randint(1, 600, state.positions.shape, device="cuda"))
-    state.positions[0] = 63
+    state.positions[0] = 63 if frames > 1 else 1500
     state.active[:bucket] = (torch.rand(bucket, device="cuda") < 0.75).int()
     state.active[bucket:] = 0
     state.active[0] = 1
@@ -171,16 +174,18 @@ def check_again(step: GraphStep, name: str, bucket: int, times: int = 300) -> No
 
 
 def check_alone(step: GraphStep, name: str, bucket: int) -> None:
-    """Bit for bit: rows among others, the same rows among other others, and with nobody else."""
+    """Bit for bit: rows among others, the same rows among other others, and with nobody else; long ones, and some
+    where attention begins to cut a row into parts."""
     state = step.state
     state.active[:bucket], state.active[bucket:] = 1, 0
     state.positions.copy_(torch.randint(20, 600, state.positions.shape, device="cuda"))
     for sampling in (state.first, state.inner):
         sampling.temperature.fill_(0.9)
+    few = torch.tensor([0, 2, 5, 6, 7][: min(5, bucket)], device="cuda")
+    state.positions[few] = torch.tensor([1500, 300, *CUTS], device="cuda")[: len(few)]
     start = copied(state)
     step.run(bucket)
     torch.cuda.synchronize()
-    few = torch.tensor([0, 2, 5][: min(3, bucket)], device="cuda")
     want = [getattr(state, part)[few].clone() for part in ("hidden", "codes", "x")]
     equal = []
     for alone in (False, True):

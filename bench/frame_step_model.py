@@ -26,7 +26,8 @@ SHAPES = {
     "1.7B": FrameShape(DecoderShape(2048, 6144, 28, 16, 8, 128, 1e-6, 1e6), PREDICTOR, 3072, 2048, 16, 2150),
     "0.6B": FrameShape(DecoderShape(1024, 3072, 28, 16, 8, 128, 1e-6, 1e6), PREDICTOR, 3072, 2048, 16, 2150),
 }
-ROW_PAGES, LINES, PREFILL_MAX = 10, 32, 128
+ROW_PAGES, LONG_PAGES, LINES, PREFILL_MAX = 10, 64, 32, 128
+"""Pages of a row, of row 0."""
 T0 = time.time()
 results: dict[str, object] = {}
 """What is written at the end."""
@@ -88,9 +89,11 @@ def wide(weights: FrameWeights) -> FrameWeights:
 
 def rows_of(shape: FrameShape, rows: int, *, heat: float = 0.0, filled: bool = True) -> FrameRows:
     torch.manual_seed(2)
-    state = FrameRows.make(shape, rows, rows * ROW_PAGES + 1, ROW_PAGES, LINES, "cuda", torch.bfloat16)
-    order = torch.randperm(rows * ROW_PAGES, device="cuda") + 1
-    state.tables[:rows] = order.view(rows, ROW_PAGES).int()
+    pages = (rows - 1) * ROW_PAGES + LONG_PAGES
+    state = FrameRows.make(shape, rows, pages + 1, LONG_PAGES, LINES, "cuda", torch.bfloat16)
+    order = torch.randperm(pages, device="cuda").int() + 1
+    state.tables[0] = order[:LONG_PAGES]
+    state.tables[1:rows, :ROW_PAGES] = order[LONG_PAGES:].view(rows - 1, ROW_PAGES)
     state.suppressed[shape.codes :] = -1e30
     state.suppressed[shape.stop_code] = 0
     state.text[:] = rand(*state.text.shape, k=1.0)

@@ -220,5 +220,5 @@ class Track:
 
 def _sum(reports: Iterable[Reports], name: str) -> Any:
     """Stages write their reports themselves: what is no count is left out."""
-    values = (own.get(name, 0) for each in reports for own in each.values())
+    values = [own[name] for each in reports for own in each.values() if name in own]
     return sum(value for value in values if isinstance(value, int | float) and value > 0)

@@ -2,7 +2,8 @@
 
 A player that starts on the first packet has heard `now - first` seconds and was given `frames * frame_s`: the rest is
 its lead. Larger chunks cost less to decode; so a chunk grows along `sizes`, but what is there leaves at once when the
-lead would not last until the next chance. Pure: time comes in.
+lead would not last until the next chance. Who has half of its chunk may go along when others leave: one call of the
+decoder for many costs much less than several, and from then on they leave together. Pure: time comes in.
 """
 
 from __future__ import annotations
@@ -35,9 +36,18 @@ class Chunks:
         """Whether the `waiting` frames should leave now."""
         if not waiting:
             return False
-        if waiting >= self._sizes[min(self._count, len(self._sizes) - 1)]:
+        if waiting >= self._size:
             return True
         return bool(self._count) and self._lead_s(now_ns) < GUARD_S + 2 * self._period_s
+
+    @property
+    def is_grown(self) -> bool:
+        """Chunks grow no more."""
+        return self._count >= len(self._sizes) - 1
+
+    def may_join(self, waiting: int) -> bool:
+        """Whether the `waiting` frames may leave now because others do. Never before the first chunk."""
+        return bool(self._count) and 2 * waiting >= self._size
 
     def left(self, frames: int, now_ns: int) -> None:
         """They did."""
@@ -45,6 +55,10 @@ class Chunks:
             self._first_ns = now_ns
         self._count += 1
         self._frames += frames
+
+    @property
+    def _size(self) -> int:
+        return self._sizes[min(self._count, len(self._sizes) - 1)]
 
     def _lead_s(self, now_ns: int) -> float:
         return self._frames * self._frame_s - (now_ns - self._first_ns) / NS

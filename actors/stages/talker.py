@@ -11,7 +11,6 @@ still.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,7 +20,8 @@ from msgspec.structs import asdict
 from omnirt.actors.models.qwen3_tts.voice import SpeakerVoice
 from omnirt.actors.stages.chunking import Chunks
 from omnirt.actors.stages.talker_options import TalkerOptions
-from omnirt.actors.stages.talker_params import CLONE_HONOURED, HONOURED, TalkerWishes, frames_for, wishes
+from omnirt.actors.stages.talker_params import CLONE_HONOURED, HONOURED, frames_for, wishes
+from omnirt.actors.stages.talker_row import TalkerRow, leaving_of
 from omnirt.actors.text.tokenizer import TooLongError
 from omnirt.clock import NS, monotonic_ns
 from omnirt.errors import InvalidRequest
@@ -30,46 +30,16 @@ from omnirt.runtime.stage import Chunk, Context, Emission, EngineStage, Request
 from omnirt.wire.payload import CodecFrames, Text
 
 if TYPE_CHECKING:
-    from omnirt.actors.engines.frame.engine import FrameSampling, FrameSequence, Produced
+    from omnirt.actors.engines.frame.engine import FrameSequence, Produced
     from omnirt.actors.models.qwen3_tts.prompt import Prompt
     from omnirt.actors.models.qwen3_tts.speaker import Speaker
-    from omnirt.actors.models.qwen3_tts.tokens import IncomingText
 
 LEAD_IN_FRAMES = 72
 """Of the recording that a voice is copied from, what the decoder hears before the first frame: its window."""
+TOGETHER_POSITIONS = 4096
+"""Rows of prompts are made together up to about so many: launches cost the same for one and for many."""
 OVERTAKEN_S = 5.0
 """Who has waited so long for room in the cache is let in before whoever needs less and came later."""
-
-
-class _Row:
-    """A request: what it brought, and its answer once that has begun."""
-
-    def __init__(
-        self, wished: TalkerWishes, sampling: FrameSampling, incoming: IncomingText | None, chunks: Chunks
-    ) -> None:
-        self.wishes, self.sampling = wished, sampling
-        self.incoming, self.chunks = incoming, chunks
-        """`incoming`: None for a text that is only spoken once all of it is there."""
-        self.text: list[str] = []
-        """Of such a text, what there is."""
-        self.ids: list[int] = []
-        self.closed = False
-        self.voice: SpeakerVoice | None = None
-        self.prompt: Prompt | None = None
-        """Made, and waiting for room since `since_ns`."""
-        self.is_open = False
-        """More text may come behind the prompt."""
-        self.since_ns = 0
-        self.sequence: FrameSequence | None = None
-        self.later: deque[tuple[list[int], bool]] = deque()
-        """Ids of text that came after the prompt was made; the last ones are marked."""
-        self.lines = 0
-        """That these are, the end and the padding behind it included."""
-        self.frames: list[np.ndarray] = []
-        """Made and not sent, [n, Q] each; `ready` frames in all."""
-        self.ready = 0
-        self.sent = 0
-        self.tokens = 0
 
 
 class Talker(EngineStage):
@@ -122,7 +92,11 @@ class Talker(EngineStage):
         produced = {one.sequence: one for one in self._speaker.engine.step(running)} if running else {}
         if any(one.finish_reason for one in produced.values()):
             self._say_room(ctx)
-        return [emission for request in rows if (emission := self._say(request, produced)) is not None]
+        now_ns = monotonic_ns()
+        for sequence, one in produced.items():
+            running[sequence].take(one, now_ns)
+        leaving = leaving_of(running.values(), now_ns)
+        return [emission for request in rows if (emission := self._say(request, produced, leaving)) is not None]
 
     def forget(self, ctx: Context, request: Request) -> None:
         row, request.state = request.state, None
@@ -137,7 +111,7 @@ class Talker(EngineStage):
             ctx.wake(request)
         self._waiting.clear()
 
-    def _of(self, request: Request) -> _Row:
+    def _of(self, request: Request) -> TalkerRow:
         if request.state is None:
             wished = wishes(request.params)
             sampling = self._speaker.sampling(request.params, request.seed, wished)
@@ -145,12 +119,12 @@ class Talker(EngineStage):
             if wished.first_chunk:
                 sizes = (wished.first_chunk, *sizes[1:])
             incoming = self._speaker.tokens.incoming() if self._speaker.streams(wished) else None
-            request.state = _Row(wished, sampling, incoming, Chunks(sizes, self._speaker.frame_s))
+            request.state = TalkerRow(wished, sampling, incoming, Chunks(sizes, self._speaker.frame_s))
         return request.state
 
     # ------------------------------------------------------------ before an answer
 
-    def _whole(self, row: _Row) -> list[int]:
+    def _whole(self, row: TalkerRow) -> list[int]:
         try:
             return self._speaker.tokens.text("".join(row.text), self.options.frames_max)
         except TooLongError:
@@ -160,7 +134,7 @@ class Talker(EngineStage):
         most = self.options.frames_max
         return InvalidRequest(f"the text has more than {most} tokens: say it in parts", param="input")
 
-    def _take(self, row: _Row, ids: list[int], *, last: bool) -> None:
+    def _take(self, row: TalkerRow, ids: list[int], *, last: bool) -> None:
         row.tokens += len(ids)
         if row.tokens > self.options.frames_max:
             raise self._too_long()
@@ -173,7 +147,7 @@ class Talker(EngineStage):
                 self._speaker.engine.fits(len(row.prompt), row.sampling.frames_max, len(row.prompt.lines) + row.lines)
             self._extend(row)
 
-    def _prepare(self, row: _Row) -> None:
+    def _prepare(self, row: TalkerRow) -> None:
         """Make the prompt as soon as it can be. Raises InvalidRequest."""
         if row.prompt is not None or row.sequence is not None or (row.wishes.has_recording and row.voice is None):
             return
@@ -193,7 +167,7 @@ class Talker(EngineStage):
         speaker.engine.fits(len(prompt), frames, len(prompt.lines))
         row.prompt, row.is_open, row.since_ns = prompt, not row.closed, monotonic_ns()
 
-    def _too_large(self, row: _Row, positions: int) -> InvalidRequest:
+    def _too_large(self, row: TalkerRow, positions: int) -> InvalidRequest:
         parts = {
             "input": len(row.ids),
             "instructions": len(self._speaker.tokens.instruct(row.wishes.instructions)),
@@ -203,52 +177,61 @@ class Talker(EngineStage):
         why = f"{self.options.prompt_max} at most, and {parts[most]} of them are {most}"
         return InvalidRequest(f"the prompt has {positions} positions, {why}: make that shorter", param=most)
 
-    def _let_in(self, waiting: list[_Row]) -> None:
-        """Begin what there is room for, the longest waiting first."""
-        now_ns = monotonic_ns()
+    def _let_in(self, waiting: list[TalkerRow]) -> None:
+        """Begin what there is room for, the longest waiting first. What else can be wrong was looked at before."""
+        if not waiting:
+            return
+        now_ns, room = monotonic_ns(), self._speaker.engine.room()
+        chosen: list[tuple[TalkerRow, Prompt]] = []
+        positions = 0
         for row in sorted(waiting, key=lambda row: row.since_ns):
-            if not self._begin(row) and now_ns - row.since_ns > OVERTAKEN_S * NS:
-                return
+            prompt = row.prompt
+            assert prompt is not None
+            if room.take(len(prompt) + row.sampling.frames_max):
+                chosen.append((row, prompt))
+                positions += len(prompt) + len(prompt.lines)
+                if positions >= TOGETHER_POSITIONS:
+                    self._begin(chosen)
+                    chosen, positions = [], 0
+            elif now_ns - row.since_ns > OVERTAKEN_S * NS:
+                break
+        self._begin(chosen)
 
-    def _begin(self, row: _Row) -> bool:
-        """Take a row of the engine if there is room. What else can be wrong was looked at before."""
-        engine, prompt = self._speaker.engine, row.prompt
-        assert prompt is not None
-        if not engine.fits(len(prompt), row.sampling.frames_max):
-            return False
-        rows, lines = self._speaker.embed(prompt)
-        row.sequence = engine.add(rows, row.sampling, lines, text_open=row.is_open)
-        row.prompt = None
-        self._extend(row)
-        return True
+    def _begin(self, chosen: list[tuple[TalkerRow, Prompt]]) -> None:
+        """Take a row of the engine for each."""
+        if not chosen:
+            return
+        begun = self._speaker.embed([prompt for _, prompt in chosen])
+        for (row, _), (rows, lines) in zip(chosen, begun, strict=True):
+            row.sequence = self._speaker.engine.add(rows, row.sampling, lines, text_open=row.is_open)
+            row.prompt = None
+            self._extend(row)
 
-    def _extend(self, row: _Row) -> None:
+    def _extend(self, row: TalkerRow) -> None:
         while row.sequence is not None and row.later:
             ids, last = row.later.popleft()
             self._speaker.engine.extend(row.sequence, self._speaker.lines(ids, last), last)
 
     # ------------------------------------------------------------ the answer
 
-    def _say(self, request: Request, produced: dict[FrameSequence, Produced]) -> Emission | None:
-        row: _Row = request.state
+    def _say(
+        self, request: Request, produced: dict[FrameSequence, Produced], leaving: set[TalkerRow]
+    ) -> Emission | None:
+        row: TalkerRow = request.state
         if row.sequence is None:  # it sleeps until there is room, or more of its input
             if row.prompt is not None:
                 self._waiting[request.id] = request
             return None
-        one = produced.get(row.sequence)
         now_ns = monotonic_ns()
-        if one is not None and len(one.codes):
-            row.frames.append(one.codes)
-            row.ready += len(one.codes)
-            row.chunks.made(now_ns)
+        one = produced.get(row.sequence)
         if one is not None and one.finish_reason:
             self._finish(request, row, one.finish_reason)
             return Emission(request, "frames", self._chunk(row, now_ns) if row.ready else None, end=True)
-        if row.chunks.is_due(row.ready, now_ns):
+        if row in leaving:
             return Emission(request, "frames", self._chunk(row, now_ns))
         return None if row.sequence.waits_for_text else Emission(request, "frames", None)
 
-    def _chunk(self, row: _Row, now_ns: int) -> CodecFrames:
+    def _chunk(self, row: TalkerRow, now_ns: int) -> CodecFrames:
         codes = row.frames[0] if len(row.frames) == 1 else np.concatenate(row.frames)
         row.frames, row.ready = [], 0
         row.chunks.left(len(codes), now_ns)
@@ -259,7 +242,7 @@ class Talker(EngineStage):
         row.sent += len(codes) - unheard
         return CodecFrames(codes, unheard)
 
-    def _finish(self, request: Request, row: _Row, reason: str) -> None:
+    def _finish(self, request: Request, row: TalkerRow, reason: str) -> None:
         assert row.sequence is not None
         request.report |= {
             "input_tokens": row.tokens,

@@ -53,9 +53,10 @@ def build(service: Service, config: GatewayConfig) -> web.Application:
     app.on_startup.append(start)
     app.on_shutdown.append(hang_up)
     app.on_cleanup.append(stop)
-    _add_operations(app, Ops(core))
+    # In the order in which they are tried: what is asked most, first.
     _add_speech(app, core, samples, pipeline, streams)
     _add_surfaces(app, core, pipeline)
+    _add_operations(app, Ops(core))
     return app
 
 

@@ -75,9 +75,8 @@ class Core:
 
     def check_loaded(self) -> None:
         """503 while loading: what the stages can do is not known yet, so nothing can be judged."""
-        state = self.service.state()
-        if state.state == "loading":
-            waiting = ", ".join(stage.name for stage in state.stages if stage.state != "ready")
+        if self.service.condition() == "loading":
+            waiting = ", ".join(stage.name for stage in self.service.state().stages if stage.state != "ready")
             raise NotReady(f"Loading: {waiting}.", reason="model_loading", retry_after_s=2.0)
 
     async def threaded(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -23,11 +23,13 @@ def flat(body: object) -> dict[str, Any]:
     given = as_object(body)
     if given is None:
         raise invalid("The body must be a JSON object.", None)
-    nested = given.get("extra_body")
-    if nested is not None and not isinstance(nested, dict):
+    nested = as_object(given.get("extra_body", {}))
+    if nested is None and given["extra_body"] is not None:
         raise invalid("extra_body must be an object.", "extra_body")
-    merged: dict[str, Any] = {**(nested or {}), **{name: value for name, value in given.items() if value is not None}}
-    return {name: value for name, value in merged.items() if value is not None and name != "extra_body"}
+    fields = {name: value for name, value in (nested or {}).items() if value is not None}
+    fields |= {name: value for name, value in given.items() if value is not None}
+    fields.pop("extra_body", None)
+    return fields
 
 
 def text(fields: Fields, name: str, chars_max: int = 1024, within: str = "") -> str | None:

@@ -90,7 +90,7 @@ class Gate:
         return await handler(request)
 
     def _refuse_while_draining(self) -> None:
-        if self._core.service.state().state == "draining":
+        if self._core.service.condition() == "draining":
             raise NotReady("The server is shutting down.", reason="shutting_down", retry_after_s=DRAIN_RETRY_S)
 
     def _failed(self, request: web.Request, error: Exception) -> web.StreamResponse:

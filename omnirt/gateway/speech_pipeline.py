@@ -69,13 +69,19 @@ class SpeechPipeline:
         self._core = core
         self._samples = samples
         self._ways = _ways(core.service.plan)
+        self._said: StageFacts | None = None
+        self._facts = PipelineFacts()
+        """Of `_said`."""
 
     def check(self, body: object) -> str:
         """The name by which the body asks for this pipeline. Raises 404, 501 or 503."""
         return self._core.check(body, bool(self._ways.speaking), "does not make speech from text")
 
     def facts(self) -> PipelineFacts:
-        return _facts_along(self._ways, self._core.service.plan, self._core.service.facts())
+        said = self._core.service.facts()
+        if said is not self._said:
+            self._said, self._facts = said, _facts_along(self._ways, self._core.service.plan, said)
+        return self._facts
 
     def rules(self, facts: PipelineFacts, default_format: str = "") -> SpeechRules:
         return SpeechRules(
@@ -97,8 +103,9 @@ class SpeechPipeline:
             pieces = await self._samples.load(speaker.recording, facts, keep)
             # A stage that hears need not wait for the end of a text that is still being written.
             params["reference_samples"] = sum(piece.samples.size for piece in pieces)
-        # What was sent may be large: it is not kept.
-        return Voicing(structs.replace(asked, reference=None, heard_of=heard_of), params, pieces)
+        if (asked.reference, asked.heard_of) != (None, heard_of):  # what was sent may be large: it is not kept
+            asked = structs.replace(asked, reference=None, heard_of=heard_of)
+        return Voicing(asked, params, pieces)
 
     def submit(
         self, request: web.Request, voicing: Voicing, text: str, public_id: str = "", *, is_open: bool = False

@@ -17,10 +17,11 @@ How the answer is delivered:
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable
+from functools import cache
 from typing import Any, Literal
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from omnirt.gateway.chat_sampling import NUMBERS, TOKENS_MAX
 from omnirt.gateway.config import AUDIO_FORMATS
@@ -49,12 +50,11 @@ CHANGES_THE_VOICE = ("ref_audio_2", "speaker_embedding", "duration_seconds", "am
 """Refused unless a stage says it honours them."""
 ELSEWHERE = frozenset(
     {*CHANGES_THE_VOICE, "speed", "seed", "voice", "ref_audio", "references", "ref_text", "x_vector_only_mode"}
+    | {"task_type", "language", "instructions"}
 )
 """Read by their own rules, so never passed on as they are."""
 TOP_P = ("top_p", "subtalker_top_p")
 TOP_K = ("top_k", "subtalker_top_k")
-RANGES = {name: bounds for name, bounds in NUMBERS.items() if name not in TOP_P}
-RANGES["subtalker_temperature"] = NUMBERS["temperature"]
 FLAGS = ("ignore_eos", "non_streaming_mode")
 RECORDING = "ref_audio"
 """The field that stages name when a recording is at fault, wherever it came from."""
@@ -97,14 +97,15 @@ def parse_speech(body: object, rules: SpeechRules) -> SpeechRequest:
     """The request in `body` (decoded JSON). Raises a 400."""
     fields = flat(body)
     said = _input(fields, rules.input_chars_max)
-    return structs.replace(parse_settings(fields, rules), text=said)
+    return parse_settings(fields, rules, said)
 
 
-def parse_settings(fields: Fields, rules: SpeechRules) -> SpeechRequest:
-    """All but the text."""
+def parse_settings(fields: Fields, rules: SpeechRules, said: str = "") -> SpeechRequest:
+    """`said`: the text, which is not looked for in `fields`."""
     facts = rules.facts
     reference, ref_text = reference_of(fields, facts.cloning)
     return SpeechRequest(
+        text=said,
         voice=_voice(fields),
         format=choice(fields, "response_format", AUDIO_FORMATS) or rules.default_format,
         speed=speed_of(fields, facts.honoured),
@@ -149,8 +150,10 @@ def _params(fields: Fields, rules: SpeechRules) -> dict[str, Any]:
         "max_new_tokens": whole(fields, "max_new_tokens", 1, NEW_TOKENS_MAX),
         "initial_codec_chunk_frames": whole(fields, "initial_codec_chunk_frames", 0, NEW_TOKENS_MAX),
     }
-    params: dict[str, Any] = known | _tuned(fields, honoured)
-    params = {name: value for name, value in params.items() if value is not None}
+    params: dict[str, Any] = {name: value for name, value in known.items() if value is not None}
+    # What only tunes how frames are chosen; other servers' clients send it everywhere, so it is ignored where no stage
+    # acts on it.
+    params |= {name: TUNING[name](fields, name) for name in fields if name in TUNING and name in honoured}
     for name in CHANGES_THE_VOICE:
         value = fields.get(name)
         if value is None or value is False:
@@ -159,20 +162,27 @@ def _params(fields: Fields, rules: SpeechRules) -> dict[str, Any]:
             raise unsupported(name)
         params[name] = value
     # What a stage adds to the protocol, such as `normalize`.
-    return params | plain(fields, honoured - {*params, *ELSEWHERE, "task_type", "language", "instructions"})
+    return params | plain(
+        fields, [name for name in fields if name in honoured and name not in ELSEWHERE and name not in params]
+    )
 
 
-def _tuned(fields: Fields, honoured: Collection[str]) -> dict[str, Any]:
-    """What only tunes how frames are chosen; other servers' clients send it everywhere, so it is ignored where no stage
-    acts on it."""
-    asked = {name: value for name, value in fields.items() if name in honoured}
-    tuned: dict[str, Any] = {name: number(asked, name, low, high) for name, (low, high) in RANGES.items()}
-    tuned |= {name: share(asked, name) for name in TOP_P}
-    tuned |= {name: flag(asked, name) for name in FLAGS}
-    for name in TOP_K:
-        value = whole(asked, name, -1, TOKENS_MAX)
-        tuned[name] = 0 if value == -1 else value  # two ways to say "all"
-    return tuned
+def _top_k(fields: Fields, name: str) -> int | None:
+    value = whole(fields, name, -1, TOKENS_MAX)
+    return 0 if value == -1 else value  # two ways to say "all"
+
+
+def _within(low: float, high: float) -> Callable[[Fields, str], float | None]:
+    return lambda fields, name: number(fields, name, low, high)
+
+
+TUNING: dict[str, Callable[[Fields, str], Any]] = {
+    **{name: _within(*bounds) for name, bounds in NUMBERS.items()},
+    "subtalker_temperature": _within(*NUMBERS["temperature"]),
+    **dict.fromkeys(TOP_P, share),
+    **dict.fromkeys(TOP_K, _top_k),
+    **dict.fromkeys(FLAGS, flag),
+}
 
 
 def _language(fields: Fields, known: tuple[str, ...]) -> str | None:
@@ -180,11 +190,15 @@ def _language(fields: Fields, known: tuple[str, ...]) -> str | None:
     value = text(fields, "language")
     if value is None or value.lower() == "auto":
         return None
-    names = {name.lower() for name in known}
-    if known and not names & {value.lower(), value.lower().replace("_", "-").partition("-")[0]}:
+    if known and not _lowered(known) & {value.lower(), value.lower().replace("_", "-").partition("-")[0]}:
         names = ", ".join(name for name in known if name.lower() != "auto")
         raise invalid(f"language must be Auto or one of: {names}.", "language")
     return value
+
+
+@cache
+def _lowered(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(name.lower() for name in names)
 
 
 def _task_type(fields: Fields, facts: PipelineFacts) -> str | None:

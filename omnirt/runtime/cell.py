@@ -35,7 +35,7 @@ log = logging.getLogger("omnirt.cell")
 
 EARLY_MAX = 4096
 """Chunks that may wait for their Open; more means that the head is not opening what it admits."""
-ADMIT_NS = NS // 100
+ADMIT_NS = 3 * NS // 1000
 """An engine takes in no more in a step once that took so long: rows under way wait, and when many requests arrive at
 once, the first of them are worked on while the others are taken in."""
 

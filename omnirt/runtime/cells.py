@@ -22,7 +22,7 @@ from omnirt.ids import Fence
 from omnirt.runtime.cell import Cell
 from omnirt.runtime.stage import Context, Stage
 from omnirt.wire.codec import Packing
-from omnirt.wire.messages import Answer, Ask, Boot, Chunk, Close, Closed, Credit, Open, Record, RequestFailed, ToHead
+from omnirt.wire.messages import Answer, Ask, Boot, Chunk, Close, Closed, Credit, Opens, Record, RequestFailed, ToHead
 from omnirt.wire.payload import Payload
 from omnirt.wire.plan import StagePlan
 
@@ -97,8 +97,9 @@ class Cells:
 
     # ------------------------------------------------------------ arrivals
 
-    def open(self, message: Open) -> None:
-        self._cells[message.stage].open(message)
+    def open(self, message: Opens) -> None:
+        for opening in message.opens:
+            self._cells[opening.stage].open(opening)
 
     def close(self, message: Close) -> None:
         """What was sent under the old fence has arrived by now: it is read first, so that none of it is left."""

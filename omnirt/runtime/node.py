@@ -48,7 +48,7 @@ from omnirt.wire.messages import (
     Load,
     LoadFailed,
     Loading,
-    Open,
+    Opens,
     Ready,
     ToHead,
     decode_to_node,
@@ -255,7 +255,7 @@ class NodeProcess:
                 until = monotonic_ns() + self._spin_ns
 
 
-_CELLS: dict[type, Callable[[Cells, Any], None]] = {Open: Cells.open, Close: Cells.close}
+_CELLS: dict[type, Callable[[Cells, Any], None]] = {Opens: Cells.open, Close: Cells.close}
 
 
 def _load_error(error: BaseException, plan: StagePlan) -> OmnirtError:

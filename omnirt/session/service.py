@@ -113,8 +113,13 @@ class Service(Protocol):
 
     def state(self) -> ServiceState: ...
 
+    def condition(self) -> str:
+        """The `state` of `state()`, for whoever asks at every request."""
+        ...
+
     def facts(self) -> dict[str, dict[str, Any]]:
-        """Per stage, what it said of itself once ready (`voices`, `sample_rate`, ...)."""
+        """Per stage, what it said of itself once ready (`voices`, `sample_rate`, ...). Another mapping when any of it
+        has changed."""
         ...
 
     def cancel(self, public_id: str) -> str:

@@ -157,6 +157,9 @@ class ScriptedService:
         running, waiting = len(self._running), len(self._queue)
         return ServiceState(self.state_name, stages, running, waiting, self.plan.limits.requests_max)
 
+    def condition(self) -> str:
+        return self.state_name
+
     def facts(self) -> dict[str, dict[str, Any]]:
         return {} if self.state_name == "loading" else self._facts
 

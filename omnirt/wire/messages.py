@@ -115,6 +115,12 @@ class Open(Struct, frozen=True, tag="open"):
     """Never batch it with others: it was in the step when a process died."""
 
 
+class Opens(Struct, frozen=True, tag="opens"):
+    """Those of one request, for every stage of the node that it needs."""
+
+    opens: tuple[Open, ...]
+
+
 class Close(Struct, frozen=True, tag="close"):
     """The request is over at every stage of this node: forget it. Answered with `Closed`."""
 
@@ -133,7 +139,7 @@ class Drain(Struct, frozen=True, tag="drain"):
     """Stop the stages in order, then exit with status 0."""
 
 
-ToNode = Boot | Attach | Detach | Load | Open | Close | Ask | Drain
+ToNode = Boot | Attach | Detach | Load | Opens | Close | Ask | Drain
 
 # ---------------------------------------------------------------- node -> head
 

@@ -21,6 +21,7 @@ def test_a_request_is_answered_and_leaves_nothing_behind() -> None:
             assert (answer.code, answer.text) == ("done", "one two  three")
             state = head.state()
             assert (state.state, state.running, state.waiting) == ("ready", 0, 0)
+            assert head.condition() == "ready"
 
     in_a_loop(body())
 
@@ -136,7 +137,7 @@ def test_a_loading_pipeline_says_so() -> None:
             with pytest.raises(NotReady) as error:
                 head.submit(text_request("hello"))
             assert error.value.reason == "model_loading"
-            assert head.state().state == "loading"
+            assert head.state().state == head.condition() == "loading"
 
     in_a_loop(body())
 

@@ -25,7 +25,7 @@ from omnirt.runtime.actor import System
 from omnirt.runtime.ref import Peer
 from omnirt.session.service import Done, Failed, Submit
 from omnirt.testing.sim.clock import SimClock
-from omnirt.wire.messages import Chunk, Close, End, Open, RequestFailed
+from omnirt.wire.messages import Chunk, Close, End, Open, Opens, RequestFailed
 from omnirt.wire.payload import Text
 from omnirt.wire.plan import EdgePlan, LimitsPlan, NodePlan, Plan, StagePlan
 
@@ -110,7 +110,7 @@ class World:
         return self.system.call(self.ref, Admit(Submit(inputs, outputs, public_id=public_id, **values)))
 
     def opens(self, node: str) -> list[Open]:
-        return [message for message in self.told[node] if isinstance(message, Open)]
+        return [each for message in self.told[node] if isinstance(message, Opens) for each in message.opens]
 
     def closes(self, node: str) -> list[Close]:
         return [message for message in self.told[node] if isinstance(message, Close)]

@@ -86,7 +86,7 @@ def speech_of(case, tokens):
 
 def prompt_of(case, model):
     config, tokens, frame, text = model
-    return embed(describe(config, tokens.role, speech_of(case, tokens)), frame, text)
+    return embed([describe(config, tokens.role, speech_of(case, tokens))], frame, text)[0]
 
 
 def fingerprint(rows):
@@ -137,7 +137,7 @@ def test_text_that_comes_while_it_is_spoken_gives_the_same_codes(case, model):
         known += ids
         if sequence is None and len(known) >= needed:
             prompt = describe(config, tokens.role, msgspec.structs.replace(speech, text=known, is_open=True))
-            rows, lines = embed(prompt, frame, text)
+            ((rows, lines),) = embed([prompt], frame, text)
             sequence = engine.add(rows, sampling_of(case), lines, text_open=True)
             engine.extend(sequence, embed_lines(line_ids(config, [], is_last=last), text), last=last)
         elif sequence is not None and (ids or last):

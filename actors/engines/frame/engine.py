@@ -9,7 +9,8 @@ What always holds:
     on how it was cut;
     a step prefills at most `prefill_max` positions, so running rows wait for one piece at most;
     a sequence that was added holds its row and all its pages until it is over or removed;
-    the host never waits for the newest frame, but for a sequence's first one: that one is read at once;
+    the host never waits for the newest frame, but for one that opens answers: a step only reads it, so that it can be
+    passed on before anything else is launched, and in the meantime the host may do what it has to do for others;
     a sequence that is not given to a step stands still, and what was under way for it is kept until it is given;
     a step that raises has moved nothing that the same step would not do again.
 
@@ -27,8 +28,9 @@ import msgspec
 import numpy as np
 from torch import Tensor
 
+from omnirt.actors.engines.frame.joins import Joins
 from omnirt.actors.engines.frame.outbox import Outbox
-from omnirt.actors.engines.frame.pages import PagePool, pages_for
+from omnirt.actors.engines.frame.pages import PagePool, Room, pages_for
 from omnirt.actors.engines.frame.sequence import JOINED, OVER, FrameSampling, FrameSequence, Produced
 from omnirt.actors.engines.frame.settings import RowSettings, moved
 from omnirt.actors.engines.frame.step import FrameStep, Piece
@@ -40,6 +42,9 @@ __all__ = ["FrameEngine", "FrameFigures", "FrameSampling", "FrameSequence", "Pro
 
 
 FEW_ROWS = 8
+OPENING = 4
+"""A frame is waited for where it is the first of every fourth row, or where so few rows run: the device then has only
+their first samples to make until the next one is launched. Where one of many begins, others need not wait for that."""
 
 
 class FrameFigures(msgspec.Struct, frozen=True):
@@ -59,20 +64,18 @@ class _Launch(NamedTuple):
 
     bucket: int
     sequences: list[FrameSequence]
-    has_first: bool
+    opens: bool
+    """Answers begin with it, and not only one of many: what it made goes on before there is more work."""
 
 
 class FrameEngine:
-    def __init__(self, step: FrameStep, *, ahead: int | None = None, first_ahead: int | None = None) -> None:
+    def __init__(self, step: FrameStep, *, ahead: int | None = None) -> None:
         """`ahead`: frames that the device may be before the host; None: 1 on a GPU (the host needs less time than a
         frame, and whoever joins waits for all that are launched), 0 on a processor, where a frame is over when its
-        call returns. `first_ahead`: the same where a sequence's first frame is awaited; 1 keeps the
-        device busy in the meantime, and what is launched for the first packet comes after one more frame; None: 0
-        while a few rows run, 1 where more do, because somebody's first frame is in every other step then."""
+        call returns."""
         state = step.state
         self._step, self._state = step, state
         self._ahead = ahead if ahead is not None else int(state.x.is_cuda)
-        self._first_ahead = first_ahead
         self.rows_max = step.buckets[-1]
         self.positions_max = state.tables.shape[1] * PAGE
         """That a prompt and its frames may have together."""
@@ -80,6 +83,7 @@ class FrameEngine:
         """Of text. More are taken only where `frames_max` frames cannot come to them."""
         self._pages = PagePool(state.keys.shape[1])
         self._settings = RowSettings(state)
+        self._joins = Joins(state)
         self._outbox = Outbox(state.codes, self._ahead + 2)
         self._free_rows = list(range(self.rows_max))  # a heap: low ones first, so that buckets stay small
         self._joined: dict[FrameSequence, None] = {}  # in order of arrival
@@ -102,6 +106,10 @@ class FrameEngine:
     def figures(self) -> FrameFigures:
         pages_used = self._pages.total - self._pages.free
         return FrameFigures(self._frames, self._launches, self._prefilled, len(self._joined), pages_used)
+
+    def room(self) -> Room:
+        """What can be added now, counted by whoever adds several at a time."""
+        return Room(len(self._free_rows), self._pages.free)
 
     def fits(self, prompt_rows: int, frames_max: int, lines: int = 0) -> bool:
         """Whether such a sequence can be added now, with so much text. Raises InvalidRequest when it never can."""
@@ -126,23 +134,20 @@ class FrameEngine:
         Raises InvalidRequest when it can never be, Overloaded when no row or not enough pages are free (see `fits`).
         """
         sampling.check()
-        if not text_open and not len(text_tw):
+        positions, lines = prompt_tw.shape[0], text_tw.shape[0]
+        if not text_open and not lines:
             raise InvalidRequest("there is no line of text", param="input")
-        lines = self._kept_lines(0, len(text_tw), sampling.frames_max)
-        if not self.fits(len(prompt_tw), sampling.frames_max):
+        lines = self._kept_lines(0, lines, sampling.frames_max)
+        if not self.fits(positions, sampling.frames_max):
             lacking = "pages of the cache are taken" if self._free_rows else f"{self.rows_max} rows are taken"
             raise Overloaded(f"all {lacking}")
-        row, state = self._free_rows[0], self._state
-        prompt = moved(prompt_tw, state.x)
-        state.x[row].copy_(prompt[-1])
-        state.text[row, :lines].copy_(moved(text_tw[:lines], state.x))
-        state.positions[row].fill_(len(prompt) - 1)
-        for counted in (state.steps, state.stopped, state.seen):
-            counted[row].zero_()
-        heapq.heappop(self._free_rows)
-        pages = self._pages.take(pages_for(len(prompt) + sampling.frames_max))
+        kept = text_tw[:lines] if lines < text_tw.shape[0] else text_tw
+        prompt, text = moved(prompt_tw, self._state.x), moved(kept, self._state.x)
+        row = heapq.heappop(self._free_rows)
+        pages = self._pages.take(pages_for(positions + sampling.frames_max))
         sequence = FrameSequence(sampling, prompt, row, pages)
         sequence.lines, sequence.text_open = lines, text_open
+        self._joins.add(sequence, prompt, text)
         self._settings.join(row, sampling, pages)
         self._settings.set_lines(row, lines)
         self._joined[sequence] = None
@@ -166,14 +171,14 @@ class FrameEngine:
         sequence.text_open = not last and sequence.lines < sequence.sampling.frames_max
 
     def step(self, sequences: Iterable[FrameSequence]) -> list[Produced]:
-        """Advance exactly these: prefill first, then one frame of each one that can go on. What comes back is what was
-        read of them meanwhile."""
+        """Advance exactly these: prefill first, then one frame of each one that can go on, or wait for the frame that
+        opens answers. What comes back is what was read of them meanwhile."""
         asked = dict.fromkeys(sequences)
-        rows = [sequence for sequence in self._joined if sequence in asked]
-        self._prefill([sequence for sequence in rows if sequence.to_prefill])
-        launched = self._launch([sequence for sequence in rows if sequence.ready])
-        while self._pending and (not launched or self._is_due()):
+        opening = self._opening()
+        for _ in range(opening):
             self._read()
+        if not opening:
+            self._advance([sequence for sequence in self._joined if sequence in asked])
         return [self._handed_out(sequence) for sequence in asked if sequence.held or sequence.last_unsaid]
 
     def remove(self, sequence: FrameSequence) -> None:
@@ -191,6 +196,13 @@ class FrameEngine:
                 f"the text has {have + more} lines, a row holds {self.lines_max}: say it in parts", param="input"
             )
         return count
+
+    def _advance(self, rows: list[FrameSequence]) -> None:
+        self._joins.settle()
+        self._prefill([sequence for sequence in rows if sequence.to_prefill])
+        launched = self._launch([sequence for sequence in rows if sequence.ready])
+        while self._pending and (not launched or len(self._pending) > self._ahead):
+            self._read()
 
     def _prefill(self, waiting: list[FrameSequence]) -> None:
         counts = shares(waiting, _left, self._step.prefill_max)
@@ -219,29 +231,18 @@ class FrameEngine:
         self._settings.send()
         self._step.run(bucket)
         self._outbox.send(bucket)
-        has_first = False
+        firsts = 0
         for sequence in ready:
-            has_first |= not sequence.launched
+            firsts += not sequence.launched
             sequence.launched += 1
         self._launches += 1
-        self._pending.append(_Launch(bucket, ready, has_first))
+        opens = bool(firsts) and (bucket <= FEW_ROWS or firsts * OPENING >= len(ready))
+        self._pending.append(_Launch(bucket, ready, opens))
         return True
 
-    def _is_due(self) -> bool:
-        """Whether the oldest has to be read now."""
-        if len(self._pending) > self._ahead:
-            return True
-        count = len(self._pending)
-        return any(
-            launch.has_first and count - at > min(self._behind(launch.bucket), self._ahead)
-            for at, launch in enumerate(self._pending)
-        )
-
-    def _behind(self, bucket: int) -> int:
-        """Frames that may be launched behind a first one before it is read."""
-        if self._first_ahead is not None:
-            return self._first_ahead
-        return 0 if bucket <= FEW_ROWS else 1
+    def _opening(self) -> int:
+        """How many frames to read, so that those are read that open answers."""
+        return max((at for at, launch in enumerate(self._pending, 1) if launch.opens), default=0)
 
     def _read(self) -> None:
         launch = self._pending[0]
@@ -267,6 +268,7 @@ class FrameEngine:
     def _release(self, sequence: FrameSequence) -> None:
         del self._joined[sequence]
         sequence.state, sequence.prompt = OVER, None
+        self._joins.drop(sequence)
         heapq.heappush(self._free_rows, sequence.row)
         self._pages.give(sequence.pages)
         self._settings.leave(sequence.row)

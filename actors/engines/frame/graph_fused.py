@@ -21,12 +21,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from omnirt.actors.engines.frame import graph_backbone
 from omnirt.actors.engines.frame.graph_backbone import Backbone
 from omnirt.actors.engines.frame.graph_memory import mail_words, predictor_sizes
+from omnirt.actors.engines.frame.settings import send
 from omnirt.actors.engines.frame.step import Piece
 from omnirt.kernels import frame_pairs, frame_predictor, talker_step
 from omnirt.kernels.cuda_module import Compiler, Program
@@ -194,16 +196,18 @@ class FusedForm:
 
     def enter(self, pieces: Sequence[Piece]) -> int:
         """Puts the pieces one after the other; what follows them is the last row's. How many entries that are."""
-        nobody = self._state.x.shape[0] - 1
+        size, nobody = len(self._entry), self._state.x.shape[0] - 1
+        places, owners = np.zeros(size, np.int64), np.full(size, nobody, np.int32)
         count = 0
         for row, start, rows in pieces:
-            part = slice(count, count + len(rows))
-            self._entry[part].copy_(rows, non_blocking=True)
-            torch.arange(start, start + len(rows), out=self._positions[part])
-            self._owners[part].fill_(row)
+            part = slice(count, count + rows.shape[0])
+            places[part] = np.arange(start, start + rows.shape[0])
+            owners[part] = row
             count = part.stop
-        self._owners[count:].fill_(nobody)
-        self._positions[count:].zero_()
+        if pieces:
+            torch.cat([rows for _, _, rows in pieces], out=self._entry[:count])
+        send(self._positions, places)
+        send(self._owners, owners)
         return count
 
     def prefill(self, size: int) -> None:

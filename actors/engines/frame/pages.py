@@ -13,6 +13,21 @@ def pages_for(positions: int) -> int:
     return -(-positions // PAGE)
 
 
+class Room:
+    """How many rows and pages are free, beside those that were taken of it."""
+
+    def __init__(self, rows: int, pages: int) -> None:
+        self._rows, self._pages = rows, pages
+
+    def take(self, positions: int) -> bool:
+        """Whether there is room for so many in a row."""
+        pages = pages_for(positions)
+        if not self._rows or pages > self._pages:
+            return False
+        self._rows, self._pages = self._rows - 1, self._pages - pages
+        return True
+
+
 class PagePool:
     def __init__(self, pages: int) -> None:
         assert pages > 1, "page 0 is nobody's"

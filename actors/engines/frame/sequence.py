@@ -70,7 +70,7 @@ class FrameSequence:
 
     def __init__(self, sampling: FrameSampling, prompt: Tensor, row: int, pages: list[int]) -> None:
         self.sampling = sampling
-        self.prompt_rows = len(prompt)
+        self.prompt_rows = prompt.shape[0]
         self.state = JOINED
         self.finish_reason = ""
         """Empty until over: `stop`, `length` (frames_max); stays so if removed."""

@@ -9,7 +9,8 @@ Every row is the sum of a text id's row and, from the control rows on, a term of
     codec      -        -      think language speaker pad ...      pad   bos  | frames ...
 
 A clone that continues a recording reads its text and its frames, too: added to each other position by position, or
-(not streaming) all text before all frames. `describe` is pure; `embed` needs a handful of operations of the device.
+(not streaming) all text before all frames. `describe` is pure; `embed` needs a handful of operations of the device,
+however many prompts there are.
 """
 
 from __future__ import annotations
@@ -104,22 +105,49 @@ def tokens_needed(voice: SpeakerVoice | None, ref_text: Sequence[int]) -> int:
     return max(1, frames + 1 - len(ref_text)) if frames else 1
 
 
-def embed(prompt: Prompt, frame: FrameWeights, text: TextWeights) -> tuple[Tensor, Tensor]:
-    """The prompt's rows [T, W] and its lines of text [n, W], on the device of the weights."""
+def embed(prompts: Sequence[Prompt], frame: FrameWeights, text: TextWeights) -> list[tuple[Tensor, Tensor]]:
+    """Of each prompt its rows [T, W] and its lines of text [n, W], on the device of the weights. As many operations
+    for many prompts as for one."""
     import torch
 
-    embed = frame.embed
-    ids = torch.tensor([*prompt.text, *prompt.lines, *prompt.codec]).to(embed.device, non_blocking=True)
-    count, known = len(prompt.text), len(prompt.text) + len(prompt.lines)
-    rows = text.rows(ids[:known])
-    terms = torch.nn.functional.embedding(ids[known:], embed)
-    if prompt.voice_row >= 0:
-        terms[prompt.voice_row] = torch.tensor(prompt.embedding).to(embed, non_blocking=True)
-    if len(prompt.frames):
-        codes = torch.tensor(prompt.frames, dtype=torch.int64).to(embed.device, non_blocking=True)
-        terms[-len(prompt.frames) :] = frame_rows(codes, frame)
-    rows[count - len(prompt.codec) : count] += terms
-    return rows[:count], rows[count:]
+    ids, codec, at, brought, sizes = [], [], [], [], []
+    for prompt in prompts:
+        end = len(ids) + len(prompt)
+        at += range(end - len(prompt.codec), end)
+        if prompt.voice_row >= 0:
+            brought.append((len(codec), prompt))
+        codec += prompt.codec
+        ids += prompt.text + prompt.lines
+        sizes += (len(prompt), len(prompt.lines))
+    device, known, count = frame.embed.device, len(ids), len(codec)
+    numbers = torch.from_numpy(np.array([*ids, *codec, *at], np.int64)).to(device, non_blocking=True)
+    rows = text.rows(numbers[:known])
+    terms = torch.nn.functional.embedding(numbers[known : known + count], frame.embed)
+    if brought:
+        _bring(terms, brought, frame)
+    places = numbers[known + count :]
+    rows.index_copy_(0, places, terms.add_(rows[places]))
+    parts = rows.split(sizes)
+    return list(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _bring(terms: Tensor, brought: list[tuple[int, Prompt]], frame: FrameWeights) -> None:
+    """What recordings bring, each into the terms of its prompt, which begin at `start`: their speakers, and their
+    frames where they are continued."""
+    import torch
+
+    def put(values: Tensor, places: list[int]) -> None:
+        terms.index_copy_(0, torch.tensor(places).to(terms.device, non_blocking=True), values)
+
+    speakers = torch.from_numpy(np.stack([prompt.embedding for _, prompt in brought]))
+    put(speakers.to(terms, non_blocking=True), [start + prompt.voice_row for start, prompt in brought])
+    places: list[int] = []
+    for start, prompt in brought:
+        end = start + len(prompt.codec)
+        places += range(end - len(prompt.frames), end)
+    if places:
+        codes = torch.from_numpy(np.concatenate([prompt.frames for _, prompt in brought]).astype(np.int64))
+        put(frame_rows(codes.to(terms.device, non_blocking=True), frame), places)
 
 
 def embed_lines(ids: Sequence[int], text: TextWeights) -> Tensor:

@@ -94,10 +94,10 @@ class Speaker:
         )
         return describe(self.config, self.tokens.role, speech)
 
-    def embed(self, prompt: Prompt) -> tuple[Tensor, Tensor]:
-        """Rows [T, W] and lines of text [n, W]."""
+    def embed(self, prompts: Sequence[Prompt]) -> list[tuple[Tensor, Tensor]]:
+        """Of each its rows [T, W] and lines of text [n, W]."""
         with torch.inference_mode():
-            return embed(prompt, self._frame, self._text)
+            return embed(prompts, self._frame, self._text)
 
     def lines(self, ids: Sequence[int], last: bool) -> Tensor:
         """[n, W], of text that came later."""

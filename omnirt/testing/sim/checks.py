@@ -173,7 +173,7 @@ _REASONS: dict[str, Callable[[World, Client], bool]] = {
 
 
 def _passes(world: World, client: Client, stage: str) -> bool:
-    return stage in client.entry.stages
+    return stage in client.entry.way.stages
 
 
 def _is_sample(got: list[Any], expected: list[Any]) -> bool:

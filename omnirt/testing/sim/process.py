@@ -29,7 +29,7 @@ from omnirt.wire.messages import (
     Load,
     LoadFailed,
     Loading,
-    Open,
+    Opens,
     Ready,
     ToHead,
     decode_to_node,
@@ -178,10 +178,11 @@ class SimNode:
         elif self.cells is not None:
             self._to_cells(self.cells, message)
 
-    def _to_cells(self, cells: SimCells, message: Open | Close | Ask) -> None:
-        if isinstance(message, Open):
-            self.ground.observer.opened(self.name, self.incarnation, message)
-            self.epochs[message.stage, message.request] = message.fence
+    def _to_cells(self, cells: SimCells, message: Opens | Close | Ask) -> None:
+        if isinstance(message, Opens):
+            for opening in message.opens:
+                self.ground.observer.opened(self.name, self.incarnation, opening)
+                self.epochs[opening.stage, opening.request] = opening.fence
             cells.open(message)
         elif isinstance(message, Close):
             cells.close(message)

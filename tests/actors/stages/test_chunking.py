@@ -53,3 +53,12 @@ def test_the_first_chunk_waits_for_its_frames():
     chunks = Chunks((2, 4), FRAME_S)
     assert not chunks.is_due(1, 5 * NS)
     assert chunks.is_due(2, 5 * NS)
+
+
+def test_half_a_chunk_may_go_along_with_others_but_never_before_the_first():
+    chunks = Chunks((1, 2, 4), FRAME_S)
+    assert not chunks.may_join(1)
+    for size in (1, 2):
+        chunks.left(size, 0)
+    assert chunks.is_grown
+    assert [chunks.may_join(waiting) for waiting in range(5)] == [False, False, True, True, True]

@@ -73,6 +73,23 @@ def codes_of(chunks):
     return np.concatenate([chunk.codes[chunk.unheard :] for chunk in chunks])
 
 
+def test_who_began_at_different_times_sends_frames_together_before_long(custom, monkeypatch):
+    monkeypatch.setattr("omnirt.actors.stages.talker.monotonic_ns", lambda: 0)
+    first, second = (request(id=number, voice="vivian", max_new_tokens=120) for number in (1, 2))
+    give(custom, first, "hello there")
+    left = {first.id: [], second.id: []}
+    for step in range(100):
+        if step == 7:
+            give(custom, second, "and again")
+        for emission in custom.step(CTX, [first, second] if step >= 7 else [first]):
+            if emission.payload is not None:
+                left[emission.request.id].append(step)
+    for one in (first, second):
+        custom.forget(CTX, one)
+    assert left[first.id] == [0, 2, 6, 14, 30, 46, 62, 78, 94]
+    assert left[second.id] == [7, 9, 13, 21, 30, 46, 62, 78, 94]  # the fifth is shorter, for company
+
+
 def test_a_text_becomes_frames_the_first_of_them_alone(custom):
     one = request(voice="vivian", language="English")
     give(custom, one, "hello there")

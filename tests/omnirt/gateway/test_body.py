@@ -86,3 +86,18 @@ def test_chunks_that_go_wrong_midway_are_the_clients_mistake(gateway, monkeypatc
         assert b"100 Continue" in connection.recv(1 << 16)  # the handler waits for the body
         connection.sendall(b"2\r\n{ \r\nnonsense\r\n")
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 4")
+
+
+def test_a_whole_body_is_read_without_a_timer_and_one_in_parts_with_one(gateway, monkeypatch):
+    timers = []
+    timeout = body.asyncio.timeout
+    monkeypatch.setattr(body.asyncio, "timeout", lambda delay: (timers.append(delay), timeout(delay))[1])
+    text = b'{"input": "hi"}'
+    head = HEAD + b"Connection: close\r\nContent-Length: 15\r\n\r\n"
+    assert gateway.exchange(head + text).startswith(b"HTTP/1.1 200")
+    assert body.SILENCE_S not in timers
+    with gateway.connect() as connection:
+        connection.sendall(head + text[:5])
+        gateway.until(lambda: body.SILENCE_S in timers)
+        connection.sendall(text[5:])
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 
 from omnirt.gateway.config import GatewayConfig
+from omnirt.gateway.core import Core
+from omnirt.gateway.speech_pipeline import SpeechPipeline
+from omnirt.gateway.voice_samples import VoiceSamples
 from omnirt.ids import CLIENT
 from omnirt.testing.clone_pipeline import clone_facts, clone_plan
 from omnirt.testing.recordings import wav
@@ -140,3 +143,14 @@ def test_sixteen_voices_at_once_are_not_mixed_up(make_gateway):
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(speak, recordings))
     assert all(np.array_equal(np.frombuffer(a, np.int16), r) for a, r in zip(answers, recordings, strict=True))
+
+
+def test_what_stages_say_of_themselves_is_put_together_again_when_it_has_changed(make_gateway):
+    gateway = make_gateway(plan=clone_plan(), facts=clone_facts())
+    core = Core(gateway.service, GatewayConfig())
+    pipeline = SpeechPipeline(core, VoiceSamples(core))
+    facts = pipeline.facts()
+    assert pipeline.facts() is facts
+    gateway.service._facts = {**gateway.service._facts, "voice": {"sample_rate": 8_000}}
+    assert pipeline.facts() != facts
+    core.close()

@@ -16,7 +16,20 @@ from omnirt.runtime.stage import Chunk as StageChunk
 from omnirt.runtime.stage import Context, Emission, NoOptions, Stage
 from omnirt.testing.sim.clock import SimClock
 from omnirt.wire.codec import Packing, unpack
-from omnirt.wire.messages import Answer, Ask, Boot, Chunk, Close, Closed, End, Open, Record, RequestFailed, ToHead
+from omnirt.wire.messages import (
+    Answer,
+    Ask,
+    Boot,
+    Chunk,
+    Close,
+    Closed,
+    End,
+    Open,
+    Opens,
+    Record,
+    RequestFailed,
+    ToHead,
+)
 from omnirt.wire.payload import Latents, Text
 from omnirt.wire.plan import EdgePlan, NodePlan, StagePlan
 
@@ -91,14 +104,15 @@ class World:
         raise SystemExit(reason)
 
     def open(self, request: int = 1) -> None:
-        for stage, into, out in (("one", 0, 1), ("two", 1, 2)):
-            peers = {0: "head", 1: "g.0", 2: "head"}
-            self.cells.open(
-                Open(
-                    stage=stage, request=request, fence=FENCE, seed=0, deadline_ns=0, public_id="r", params={},
-                    sources={into: peers[into]}, targets={out: peers[out]},
-                )
-            )  # fmt: skip
+        peers = {0: "head", 1: "g.0", 2: "head"}
+        opens = tuple(
+            Open(
+                stage=stage, request=request, fence=FENCE, seed=0, deadline_ns=0, public_id="r", params={},
+                sources={into: peers[into]}, targets={out: peers[out]},
+            )
+            for stage, into, out in (("one", 0, 1), ("two", 1, 2))
+        )  # fmt: skip
+        self.cells.open(Opens(opens))
 
     def run(self) -> None:
         while self.cells._ready:

@@ -10,6 +10,7 @@ from omnirt.wire.messages import (
     End,
     LoadFailed,
     Open,
+    Opens,
     RequestFailed,
     decode_record,
     decode_to_head,
@@ -27,7 +28,7 @@ def test_records_come_back_as_what_they_were(record):
 
 def test_control_messages_come_back_as_what_they_were():
     opened = Open("tts", 2, FENCE, 5, 9, "req_1", {"speed": 1.5}, {0: "head"}, {1: "speech.0"})
-    assert decode_to_node(encode(opened)) == opened
+    assert decode_to_node(encode(Opens((opened, opened)))) == Opens((opened, opened))
     assert decode_to_node(encode(Close(2, FENCE))) == Close(2, FENCE)
     failed = RequestFailed(2, FENCE, Failure("stage_failed", "why", "tts"))
     assert decode_to_head(encode(failed)) == failed

@@ -85,26 +85,33 @@ def test_the_bucket_covers_the_highest_row_that_takes_part(made, inputs):
         assert step.calls[-1] == call
 
 
-def test_the_host_reads_behind_but_a_first_frame_at_once(made, inputs):
-    engine, _ = made(ahead=2)
+def test_the_host_reads_behind_but_a_first_frame_before_it_launches_more(made, inputs):
+    engine, step = made(ahead=2)
     a = engine.add(*with_sampling(inputs(1, 1, 2), with_(FORCED, frames_max=20)))
-    assert counts(engine, [a]) == {a: 1}
-    assert [counts(engine, [a]) for _ in range(4)] == [{}, {}, {a: 1}, {a: 1}]
+    assert [counts(engine, [a]) for _ in range(6)] == [{}, {a: 1}, {}, {}, {a: 1}, {a: 1}]
     b = engine.add(*with_sampling(inputs(2, 1, 2), FORCED))
-    assert counts(engine, [a, b]) == {a: 3, b: 1}  # what came before the first frame comes with it
+    assert counts(engine, [a, b]) == {a: 1}
+    before = len(step.calls)
+    assert counts(engine, [a, b]) == {a: 2, b: 1}  # what came before the first frame comes with it
+    assert len(step.calls) == before
     assert counts(engine, [a, b]) == {}
 
 
-def test_a_first_frame_may_be_read_one_frame_later(made, inputs):
-    engine, _ = made(ahead=2, first_ahead=1)
-    a = engine.add(*with_sampling(inputs(1, 1, 2), FORCED))
-    assert [counts(engine, [a]) for _ in range(4)] == [{}, {a: 1}, {}, {a: 1}]
+def test_one_that_joins_many_does_not_make_them_wait(made, inputs):
+    engine, _ = made(ahead=2, rows=16, buckets=(16,))
+    many = [engine.add(*with_sampling(inputs(seed, 1, 2), FORCED)) for seed in range(9)]
+    assert counts(engine, many) == {}
+    assert counts(engine, many) == dict.fromkeys(many, 1)  # a first frame of all of them
+    late = engine.add(*with_sampling(inputs(20, 1, 2), FORCED))
+    both = [*many, late]
+    assert [counts(engine, both) for _ in range(2)] == [{}, {}]
+    assert counts(engine, both) == dict.fromkeys(both, 1)
 
 
 def test_what_is_outstanding_is_collected_when_nothing_can_be_launched(made, inputs):
     engine, _ = made(ahead=2)
     a = engine.add(*with_sampling(inputs(1, 1, 2), with_(FORCED, frames_max=3)))
-    assert [counts(engine, [a]) for _ in range(4)] == [{a: 1}, {}, {}, {a: 2}]
+    assert [counts(engine, [a]) for _ in range(5)] == [{}, {a: 1}, {}, {}, {a: 2}]
     assert a.finish_reason == "length"
 
 
@@ -131,7 +138,7 @@ def test_a_sequence_that_is_not_given_stands_still_and_loses_nothing(made, input
 def test_the_last_frames_of_one_that_is_not_given_are_kept_for_it(made, inputs):
     engine, _ = made(ahead=2)
     a, b = (engine.add(*with_sampling(inputs(seed, 1, 3), with_(FORCED, frames_max=3))) for seed in (1, 2))
-    for _ in range(3):
+    for _ in range(4):
         engine.step([a, b])
     assert [counts(engine, [b]) for _ in range(2)] == [{b: 2}, {}]
     assert engine.rows_free == 4
@@ -179,7 +186,7 @@ def test_codes_do_not_depend_on_who_else_is_there(made, inputs, finish, alone, s
     """Joins, leaves, pauses, refusals at random; each sequence has the frames it has alone."""
     for world in range(seed * 100, seed * 100 + (10 if soak else 2)):
         chance = random.Random(world)
-        engine, _ = made(ahead=ahead, pages=1 + chance.randint(2, 8), first_ahead=chance.randint(0, 1))
+        engine, _ = made(ahead=ahead, pages=1 + chance.randint(2, 8))
         running, waiting = {}, [chance.randrange(8) for _ in range(10)]
         for _ in range(2000):
             if waiting and chance.random() < 0.5:
@@ -339,13 +346,11 @@ def test_a_step_that_raises_can_be_made_again(made, inputs, finish, where):
 
 
 def test_only_what_changed_is_sent(made, inputs, monkeypatch):
-    from omnirt.actors.engines.frame import settings
+    from omnirt.actors.engines.frame.settings import RowSettings
 
-    sent = []
-    monkeypatch.setattr(
-        settings, "send", lambda theirs, ours: (sent.append(ours), theirs.copy_(torch.from_numpy(ours)))
-    )
-    engine, _ = made(ahead=0)
+    sent, send = [], RowSettings.send
+    monkeypatch.setattr(RowSettings, "send", lambda self: (sent.extend(self._changed), send(self)))
+    engine, step = made(ahead=0)
     a = engine.add(*with_sampling(inputs(1, 1, 3), with_(FORCED, frames_max=60)))
     engine.step([a])
     sent.clear()
@@ -354,10 +359,43 @@ def test_only_what_changed_is_sent(made, inputs, monkeypatch):
     assert not sent
     b = engine.add(*with_sampling(inputs(2, 1, 3), with_(FORCED, frames_max=60)))
     engine.step([a, b])
-    assert 0 < len(sent) <= 13
+    assert {"active", "lines", "tables"} < set(sent)
+    assert len(sent) <= 13
     sent.clear()
     engine.step([a])
-    assert [array.tolist() for array in sent] == [[1, 0, 0, 0, 0]]
+    assert sent == ["active"]
+    assert step.state.active.tolist() == [1, 0, 0, 0, 0]
+    engine.remove(b)
+    c = engine.add(*with_sampling(inputs(3, 1, 3), with_(FORCED, frames_max=60)))
+    sent.clear()
+    engine.step([a, c])
+    assert sorted(sent) == ["active", "tables"], "it draws as the one before it in its row"
+
+
+def test_a_row_begins_as_its_new_owner_says_whatever_the_ones_before_it_left(made, inputs, finish):
+    engine, _ = made(ahead=1)
+    wanted = finish(engine, [engine.add(*with_sampling(inputs(1, 20, 3), FORCED))])
+    for _ in range(3):  # some that go on, some that are gone before anything was computed for them
+        left = [engine.add(*with_sampling(inputs(seed, 9, 5), FORCED)) for seed in (5, 6)]
+        engine.step(left[:1])
+        engine.step(left[:1])
+        never = engine.add(*with_sampling(inputs(7, 30, 5), FORCED))
+        for sequence in (*left, never):
+            engine.remove(sequence)
+    row = engine.add(*with_sampling(inputs(1, 20, 3), FORCED))
+    assert finish(engine, [row]) == wanted
+    assert engine.rows_free == engine.rows_max
+
+
+def test_those_that_join_together_speak_as_each_would_alone(made, inputs, finish):
+    alone = []
+    for seed in (1, 2, 3):
+        engine, _ = made(ahead=0)
+        alone += finish(engine, [engine.add(*with_sampling(inputs(seed, 10 * seed, seed), FORCED))])
+    engine, step = made(ahead=0)
+    together = [engine.add(*with_sampling(inputs(seed, 10 * seed, seed), FORCED)) for seed in (1, 2, 3)]
+    assert not step.state.positions.any(), "nothing is written before the step"
+    assert finish(engine, together) == alone
 
 
 def counts(engine, sequences):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch")
 
-from omnirt.actors.engines.frame.pages import PagePool, pages_for
+from omnirt.actors.engines.frame.pages import PagePool, Room, pages_for
 
 
 @given(st.lists(st.integers(-5, 6), max_size=60))
@@ -32,3 +32,13 @@ def test_low_pages_go_first_and_warm_ones_again():
 
 def test_a_page_holds_64_positions():
     assert [pages_for(n) for n in (1, 64, 65, 640)] == [1, 1, 2, 10]
+
+
+def test_room_is_counted_down_by_rows_and_by_pages():
+    room = Room(rows=3, pages=4)
+    assert not room.take(5 * 64)
+    assert room.take(65), "two pages"
+    assert not room.take(129)
+    assert room.take(128)
+    assert not room.take(1), "a row is free, but no page"
+    assert not Room(rows=0, pages=9).take(1)

@@ -163,7 +163,7 @@ def test_rows_are_the_sums_of_both_tracks(folders, configs):
     frame, text = load(folders["base"], config, "cpu", torch.float32)
     voice = SpeakerVoice(np.linspace(-1, 1, 64, dtype=np.float32), np.arange(12, dtype=np.int32).reshape(3, 4))
     prompt = describe(config, ROLE, Speech(text=TEXT, voice=voice, ref_text=[30]))
-    rows, lines = embed(prompt, frame, text)
+    ((rows, lines),) = embed([prompt], frame, text)
     of_text = embed_lines(prompt.text, text)
     assert rows.shape == (len(prompt), 64)
     assert torch.equal(rows[:3], of_text[:3])
@@ -174,3 +174,19 @@ def test_rows_are_the_sums_of_both_tracks(folders, configs):
     assert torch.allclose(rows[-1], of_text[-1] + last, atol=1e-5)
     assert torch.allclose(frame_rows(torch.from_numpy(voice.codes).long(), frame)[2], last, atol=1e-5)
     assert torch.equal(lines, embed_lines([config.text.eos, config.text.pad], text))
+
+
+def test_prompts_that_are_made_together_are_those_of_each_alone(folders, configs):
+    config = configs["base"]
+    frame, text = load(folders["base"], config, "cpu", torch.float32)
+    voices = [SpeakerVoice(np.full(64, n, np.float32), np.full((n, 4), n, np.int32)) for n in (0, 1, 3)]
+    prompts = [
+        describe(config, ROLE, Speech(text=TEXT[n:], voice=voice, ref_text=[30] if len(voice.codes) else ()))
+        for n, voice in enumerate(voices)
+    ]
+    together = embed(prompts, frame, text)
+    for prompt, (rows, lines) in zip(prompts, together, strict=True):
+        ((own_rows, own_lines),) = embed([prompt], frame, text)
+        assert torch.equal(rows, own_rows)
+        assert torch.equal(lines, own_lines)
+        assert (len(rows), len(lines)) == (len(prompt), len(prompt.lines))
