@@ -12,11 +12,12 @@ from frame_step_model import PREFILL_MAX, copied, log, put, rand, rel, results
 from omnirt.actors.engines.frame.graph_step import GraphStep
 from omnirt.actors.engines.frame.step import Piece
 from omnirt.kernels import frame_reference
+from omnirt.kernels.attention_parts import LONGEST
 from omnirt.kernels.frame_layout import PAGE, FrameRows, FrameShape, FrameWeights
 from omnirt.kernels.frame_reference import PlainStep
 
-CUTS = 383, 384, 385
-"""Lengths where a row may come to be cut into parts."""
+CUTS = LONGEST - 1, LONGEST, LONGEST + 1
+"""Lengths where a row comes to be cut into parts."""
 
 
 def check(step: GraphStep, wide_weights: FrameWeights, model: str, sizes: list[int], start: FrameRows) -> None:

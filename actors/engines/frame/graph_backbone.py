@@ -2,7 +2,7 @@
 
 A layer of many entries, six nodes:
 
-    qkv  attend  + output  gate-up  gate  + down            prefill: place, then attend
+    qkv  attend  + output  gate-up  gate  + down            prefill: place and attend_placed
 
 The weights of its two norms are multiplied into the matrices after them; what a norm multiplies a row by is applied by
 the node after the product.
@@ -18,8 +18,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from omnirt.kernels.decode_attention import Entries, Pages, Room, Turns, attend, place
+from omnirt.kernels.attention_parts import AttentionRoom
+from omnirt.kernels.decode_attention import attend
 from omnirt.kernels.frame_layout import FrameRows, FrameShape, FrameWeights, LayerWeights
+from omnirt.kernels.page_attention import Entries, Pages, Turns
+from omnirt.kernels.prefill_attention import attend_placed, place
 from omnirt.kernels.row_norm import gate_rows, norm_rows
 from omnirt.kernels.row_product import multiply_row
 from omnirt.kernels.tile_packing import after
@@ -47,16 +50,11 @@ def join_gates(layers: list[LayerWeights]) -> list[Tensor]:
     return joined
 
 
-def parts_of(rows: int) -> int:
-    """How many programs share a row's positions: fixed for a bucket, so that sums do not depend on who is in it."""
-    return 8 if rows <= 4 else 2 if rows <= 16 else 1
-
-
 class Backbone:
-    """Room for `entries` at a time; those of a call are the first ones."""
+    """Room for `entries` at a time, `rows` of which decode; those of a call are the first ones."""
 
     def __init__(
-        self, shape: FrameShape, weights: FrameWeights, state: FrameRows, rotary: Tensor, entries: int
+        self, shape: FrameShape, weights: FrameWeights, state: FrameRows, rotary: Tensor, entries: int, rows: int
     ) -> None:
         b, device = shape.backbone, state.x.device
         self._weights, self._state, self._rotary = weights, state, rotary
@@ -67,13 +65,12 @@ class Backbone:
 
         self._x, self._attended = room(b.width), room(b.heads * _HEAD)
         self._mixed, self._both, self._act = room((b.heads + 2 * b.kv_heads) * _HEAD), room(2 * b.feed), room(b.feed)
-        self._rooms = {parts: Room.make(min(entries, most), b.kv_heads, parts, device) for parts, most in _MOST.items()}
+        self._parts = AttentionRoom.make(rows, b.kv_heads, device)
 
     @property
     def tensors(self) -> list[Tensor]:
         """What stands here beside the weights."""
-        rooms = [tensor for room in self._rooms.values() for tensor in room.tensors]
-        return [self._x, self._attended, self._mixed, self._both, self._act, *rooms]
+        return [self._x, self._attended, self._mixed, self._both, self._act, *self._parts]
 
     def decode(self, rows: FrameRows, logits: Tensor) -> None:
         """One position of each of these rows. Writes `rows.hidden` and `logits` [rows, vocab]."""
@@ -86,7 +83,7 @@ class Backbone:
         for i in range(len(w.layers)):
             self._mix(i, x)
             entries = entries._replace(x=x)
-            attend(entries, self._turns(i), self._pages(i), self._rooms[parts_of(count)])
+            attend(entries, self._turns(i), self._pages(i), self._parts)
             x = self._finish(i, x)
         norm_rows(x, w.norm, rows.hidden)
         torch.mm(rows.hidden, w.head.t(), out=logits)
@@ -99,7 +96,7 @@ class Backbone:
             self._mix(i, x)
             place(entries._replace(x=x), self._turns(i), self._pages(i))
             if i < last:
-                attend(entries, self._turns(i), self._pages(i), self._rooms[1])
+                attend_placed(entries, self._pages(i))
                 x = self._finish(i, x)
 
     def _decode_one(self, rows: FrameRows, logits: Tensor) -> None:
@@ -108,7 +105,7 @@ class Backbone:
         x.copy_(rows.x)
         for i, layer in enumerate(w.layers):
             multiply_row(layer.qkv, x, mixed, norm=layer.attn_norm)
-            attend(entries, self._turns(i), self._pages(i), self._rooms[parts_of(1)])
+            attend(entries, self._turns(i), self._pages(i), self._parts)
             multiply_row(layer.output, attended, x, add=True)
             multiply_row(self._gates[i], x, act, norm=layer.mlp_norm, gated=True)
             multiply_row(layer.down, act, x, add=True)
@@ -133,7 +130,3 @@ class Backbone:
     def _pages(self, i: int) -> Pages:
         s = self._state
         return Pages(s.keys[i], s.values[i], s.tables, s.tables.shape[1])
-
-
-_MOST = {8: 4, 2: 16, 1: 0}
-"""Entries for which that many parts are used; one part needs no room."""

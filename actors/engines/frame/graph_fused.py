@@ -90,7 +90,7 @@ class FusedForm:
             compiler.start(program)
         device, most = state.x.device, max(*buckets, *prefill_sizes)
         self._rotary = rotary(shape.backbone, state.tables.shape[1] * PAGE, device)
-        self._backbone = Backbone(shape, weights, state, self._rotary, most)
+        self._backbone = Backbone(shape, weights, state, self._rotary, most, buckets[-1])
         self._talkers = self._make_talkers(buckets, compiler)
         self._predictors = self._make_predictors(buckets, compiler)
         size = prefill_sizes[-1]

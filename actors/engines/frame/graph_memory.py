@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from omnirt.kernels import frame_pairs, frame_predictor, talker_step
+from omnirt.kernels.attention_parts import room_bytes
 from omnirt.kernels.frame_layout import PAGE, DecoderShape, FrameShape
 from omnirt.kernels.frame_predictor import WIDTH
 
@@ -52,5 +53,5 @@ def planned_bytes(
         "embeddings": 2 * w * (shape.vocab + (shape.books - 1) * shape.codes),
         "plain": 2 * (_matrices(b) + shape.vocab * w),
         "packed": 2 * packed,
-        "work": 2 * work,
+        "work": 2 * work + room_bytes(buckets[-1], b.kv_heads),
     }

@@ -25,7 +25,7 @@ from omnirt.kernels.frame_layout import PAGE, FrameRows, FrameShape, FrameWeight
 from omnirt.kernels.frame_reference import PlainStep
 
 BUCKETS = (1, 8, 16, 32, 64)
-PREFILL_SIZES = (16, 32, 64, 128, 256, 512)
+PREFILL_SIZES = (16, 32, 64, 128, 256, 384, 512, 768, 1024, 1280)
 _GRAPHS_BYTES = 192 << 20
 """Graphs, the library's work space, machine code."""
 _POSITIONS = 11_264
