@@ -20,7 +20,7 @@ class TalkerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prompt_max: int = 3072
     """Positions of a prompt: a token of text each, and a frame of the recording of a voice."""
     prefill_positions: int = 1536
-    """Of new prompts in a step: what answers under way wait for at most (some 9 ms for 1.7B, of a lead of 80 and more)."""
+    """Of new prompts in a step: what answers under way wait for at most (some 9 ms for 1.7B; their lead is 80)."""
     cache_gib: float = 4.0
     """For keys and values of all answers (64 answers of 10 s with 1.7B take 2)."""
     chunk_frames: tuple[int, ...] = SIZES
