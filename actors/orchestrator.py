@@ -51,11 +51,13 @@ from omnirt.runtime.actor import Actor, NearRef, System
 from omnirt.runtime.ref import Down, Ref
 from omnirt.session.request import RequestMachine, Route
 from omnirt.session.service import Failed, Submit
-from omnirt.wire.messages import Close, Open, Opens, RequestFailed
+from omnirt.wire.messages import Close, Open, Opens, RequestFailed, encode
 from omnirt.wire.plan import Plan
 
 log = logging.getLogger("omnirt.orchestrator")
 
+PARAMS_BYTES_MAX = 1 << 20
+"""Of a request, as a message: each of its stages is told them, all stages of a node in one message (16 MiB at most)."""
 FINISHED_MAX = 1024
 """Public ids of ended requests remembered, so that cancelling one says `finished` and not `unknown`."""
 
@@ -127,6 +129,7 @@ class Orchestrator(Actor):
 
     def _admit(self, submit: Submit) -> Admitted:
         way = self._way(submit)
+        _check_params(submit)
         self._check_capacity(submit, way.stages)
         self._next += 1
         seed = self._world.random.getrandbits(31) if submit.seed is None else submit.seed
@@ -335,8 +338,9 @@ class Orchestrator(Actor):
             for group in groups:
                 del entry.nodes[group]
                 self._router.closed(message.node)
-            if groups:
-                entry.session.tell(Lost(message.node, message.reason, entry.slot in message.in_step))
+            suspect = entry.slot in message.in_step
+            if groups or suspect:
+                entry.session.tell(Lost(message.node, message.reason, suspect, is_held=bool(groups)))
         for fence in self._places.awaited_of(message.node):
             self._on_node_closed(NodeClosed(message.node, fence))
 
@@ -377,3 +381,13 @@ class Orchestrator(Actor):
         EndAll: _on_end_all,
         RequestFailed: _on_request_failed,
     }
+
+
+def _check_params(submit: Submit) -> None:
+    """Here it is one request that fails; in a message to a node it would be the server."""
+    try:
+        size = len(encode(submit.params))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidRequest(f"the parameters cannot be passed on: {error}", param="params") from None
+    if size > PARAMS_BYTES_MAX:
+        raise InvalidRequest(f"the parameters have {size} bytes; the limit is {PARAMS_BYTES_MAX}", param="params")

@@ -33,9 +33,12 @@ class Started(Struct, frozen=True):
 
 
 class Lost(Struct, frozen=True):
+    """`is_held`: the request had a place there; else only a step of an earlier life of it went on."""
+
     node: str
     reason: str
     suspect: bool
+    is_held: bool = True
 
 
 class StageSaid(Struct, frozen=True):
@@ -153,7 +156,7 @@ class SessionActor(Actor):
         elif isinstance(message, Read):
             self._do(machine.read(message.edge))
         elif isinstance(message, Lost):
-            self._do(machine.lost(message.node, message.reason, message.suspect))
+            self._do(machine.lost(message.node, message.reason, message.suspect, is_held=message.is_held))
         elif isinstance(message, StageSaid):
             self._do(machine.failed(message.fence, message.failure))
         elif isinstance(message, Cancel):

@@ -12,6 +12,8 @@ from omnirt.clock import NS
 
 SIZES = (1, 2, 4, 8, 16)
 """Frames of the first, second, ... chunk; the last one repeats."""
+FAST = 4
+"""Times as fast as the player."""
 GUARD_S = 0.06
 """Lead that is never given away: a chunk still has to be decoded and to travel."""
 
@@ -46,8 +48,10 @@ class Chunks:
         return self._count >= len(self._sizes) - 1
 
     def may_join(self, waiting: int) -> bool:
-        """Whether the `waiting` frames may leave now because others do. Never before the first chunk."""
-        return bool(self._count) and 2 * waiting >= self._size
+        """Whether the `waiting` frames may leave now because others do. Never before the first chunk, and not where
+        frames come hardly faster than they are heard: there, a chunk is worth its full size."""
+        is_fast = self._period_s * FAST < self._frame_s
+        return is_fast and bool(self._count) and 2 * waiting >= self._size
 
     def left(self, frames: int, now_ns: int) -> None:
         """They did."""

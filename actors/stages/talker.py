@@ -89,14 +89,17 @@ class Talker(EngineStage):
         """A frame for each answer that has begun."""
         self._let_in([row for request in rows if (row := request.state).prompt is not None])
         running = {row.sequence: row for request in rows if (row := request.state).sequence is not None}
+        for row in running.values():
+            self._extend(row)
         produced = {one.sequence: one for one in self._speaker.engine.step(running)} if running else {}
-        if any(one.finish_reason for one in produced.values()):
-            self._say_room(ctx)
         now_ns = monotonic_ns()
         for sequence, one in produced.items():
             running[sequence].take(one, now_ns)
         leaving = leaving_of(running.values(), now_ns)
-        return [emission for request in rows if (emission := self._say(request, produced, leaving)) is not None]
+        said = [emission for request in rows if (emission := self._say(request, produced, leaving)) is not None]
+        if any(one.finish_reason for one in produced.values()):
+            self._say_room(ctx)  # also to those that found none in this very step
+        return said
 
     def forget(self, ctx: Context, request: Request) -> None:
         row, request.state = request.state, None
@@ -205,12 +208,12 @@ class Talker(EngineStage):
         for (row, _), (rows, lines) in zip(chosen, begun, strict=True):
             row.sequence = self._speaker.engine.add(rows, row.sampling, lines, text_open=row.is_open)
             row.prompt = None
-            self._extend(row)
 
     def _extend(self, row: TalkerRow) -> None:
         while row.sequence is not None and row.later:
-            ids, last = row.later.popleft()
+            ids, last = row.later[0]
             self._speaker.engine.extend(row.sequence, self._speaker.lines(ids, last), last)
+            row.later.popleft()  # only now: a step that raised is run again
 
     # ------------------------------------------------------------ the answer
 

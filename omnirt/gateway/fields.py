@@ -14,6 +14,8 @@ from omnirt.gateway.errors import ApiError, invalid
 Fields = Mapping[str, Any]
 
 INT64_MAX = (1 << 63) - 1
+PLAIN_CHARS_MAX = 4096
+"""Of a value that goes to the stages as it is."""
 SPEED_MIN, SPEED_MAX = 0.25, 4.0
 UNSUPPORTED = "unsupported_parameter"
 
@@ -129,11 +131,16 @@ def speed_of(fields: Fields, honoured: Collection[str]) -> float:
 
 
 def plain(fields: Fields, names: Collection[str]) -> dict[str, Any]:
-    """Those of `names` that are there, as they are, which must not be lists or objects."""
+    """Those of `names` that are there, as they are, which must not be lists, objects or long: each stage of the request
+    is told them, all in one control message."""
     found = {name: fields[name] for name in sorted(names) if fields.get(name) is not None}
     for name, value in found.items():
         if isinstance(value, dict | list):
             raise invalid(f"{name} must be a plain value.", name)
+        if isinstance(value, str):
+            text(found, name, PLAIN_CHARS_MAX)
+        elif isinstance(value, int) and not -INT64_MAX <= value <= INT64_MAX:  # no message could carry it
+            raise invalid(f"{name} is out of range.", name)
     return found
 
 

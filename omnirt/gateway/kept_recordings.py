@@ -1,8 +1,8 @@
 """Decoded recordings that are asked for again and again: each is decoded once, the last are kept.
 
-Invariants: what is kept is bounded in seconds, and the least recently used goes first; who asks for a recording that is
-being decoded waits for it; who decodes may give up (its client went), then the next one does it; what is given out is
-shared and read-only.
+Invariants: what is kept is bounded in seconds, of which each counts as one at least, so it is in number too; the least
+recently used goes first; who asks for a recording that is being decoded waits for it; who decodes may give up (its
+client went), then the next one does it; what is given out is shared and read-only.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from omnirt.wire.payload import Pcm
 
 Pieces = tuple[Pcm, ...]
+
+LEAST_S = 1.0
+"""That one counts for: of those that are nearly nothing, there would be millions."""
 
 
 class KeptRecordings:
@@ -47,15 +50,21 @@ class KeptRecordings:
             return pieces
 
     def drop(self, key: str) -> None:
-        self.seconds -= seconds_of(self._pieces.pop(key, ()))
+        pieces = self._pieces.pop(key, None)
+        if pieces is not None:
+            self.seconds -= _counted_s(pieces)
 
     def _keep(self, key: str, pieces: Pieces) -> None:
         for piece in pieces:
             piece.samples.flags.writeable = False
         self._pieces[key] = pieces
-        self.seconds += seconds_of(pieces)
+        self.seconds += _counted_s(pieces)
         while self.seconds > self._seconds_max and len(self._pieces) > 1:
             self.drop(next(iter(self._pieces)))
+
+
+def _counted_s(pieces: Pieces) -> float:
+    return max(LEAST_S, seconds_of(pieces))
 
 
 def seconds_of(pieces: Sequence[Pcm]) -> float:

@@ -47,10 +47,11 @@ class VoiceSamples:
         seconds. Raises a 400 that names the field, or a 403 for what is never fetched."""
         if isinstance(source, StoredVoice):
             return await self._stored(source, facts)
-        data = b""
+        data = None
         if _is_link(source.source):  # it may be another one than last time
             data = await fetch(self._core, source.source, source.param)
-        key = await self._core.threaded(_key, data or source.source, self.seconds_max(facts), facts.reference_rate)
+        sent = source.source if data is None else data
+        key = await self._core.threaded(_key, sent, self.seconds_max(facts), facts.reference_rate)
         decoded = False
 
         async def decode() -> Pieces:
@@ -87,11 +88,11 @@ class VoiceSamples:
             voice.id, lambda: self._read(voice, facts), lambda: store.find(voice.id) is not None
         )
 
-    async def _decode(self, source: Reference, data: bytes, facts: PipelineFacts, keep: Keep) -> Pieces:
+    async def _decode(self, source: Reference, data: bytes | None, facts: PipelineFacts, keep: Keep) -> Pieces:
         core, text = self._core, source.source
-        if not data and ":" in text[:SCHEME_CHARS]:
+        if data is None and ":" in text[:SCHEME_CHARS]:
             data = await fetch(core, text, source.param)
-        elif not data:
+        elif data is None:
             data = await core.threaded(decode_base64, text, source.param)
         return self._cut(await recording(core, data, source.param, self.seconds_max(facts), keep, facts.reference_rate))
 
@@ -134,4 +135,5 @@ def _is_link(source: str) -> bool:
 def _key(source: str | bytes, seconds_max: float, rate: int) -> str:
     """What a recording is kept under: its bytes, or the text that they were sent as. Takes 0.7 ms a megabyte."""
     sent = source.encode(errors="surrogatepass") if isinstance(source, str) else source
-    return f"{hashlib.sha256(sent).hexdigest()} {seconds_max} {rate}"
+    kind = "text" if isinstance(source, str) else "bytes"
+    return f"{kind} {hashlib.sha256(sent).hexdigest()} {seconds_max} {rate}"

@@ -314,7 +314,8 @@ class Cell:
     # ------------------------------------------------------------ results
 
     def _settle(self, outcomes: list[Outcome]) -> None:
-        for outcome in outcomes:
+        # Who was put off is first in the next step: rows that always bring more would be read before it forever.
+        for outcome in sorted(outcomes, key=lambda outcome: not outcome.put_off):
             row = outcome.row
             row.stepping = False
             outcome.release()

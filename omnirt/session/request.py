@@ -134,13 +134,17 @@ class RequestMachine:
             self._offer(modality, payload)
         return self._flush()
 
-    def lost(self, node: str, reason: str, suspect: bool) -> list[Effect]:
-        """A process that held the request died or hung."""
-        if self.state is not State.RUNNING:
+    def lost(self, node: str, reason: str, suspect: bool, *, is_held: bool = True) -> list[Effect]:
+        """A process died or hung that held the request, or (not `is_held`) that was still in a step of an earlier life
+        of it: that counts against the request, too, but takes nothing from the life that it has."""
+        if self.state not in (State.RUNNING, State.LOST):
             return []
         self.suspicions += suspect
         text = f"{node} was lost ({reason})"
-        if self._sent:
+        if self.state is State.LOST or not is_held:
+            if self.suspicions < SUSPICIONS_MAX:
+                return []
+        elif self._sent:
             return self._fail(StageLost(f"{text} after output had been sent", stage=node))
         if self.suspicions >= SUSPICIONS_MAX:
             return self._fail(StageLost(f"{text}, the second time with this request in its step", stage=node))

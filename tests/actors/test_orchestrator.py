@@ -251,6 +251,9 @@ def test_keys_have_a_limit_of_their_own() -> None:
     ("values", "error"),
     [
         ({"outputs": ()}, InvalidRequest),
+        ({"params": {"style": "x" * 2_000_000}}, InvalidRequest),
+        ({"params": {"style": 1 << 70}}, InvalidRequest),
+        ({"params": {"style": object()}}, InvalidRequest),
         ({"outputs": ("smell",)}, Unsupported),
         ({"inputs": (("audio", Text("x")),)}, InvalidRequest),
     ],

@@ -15,7 +15,7 @@ from omnirt.testing.sim.world import Report, run
 SEEDS = 200
 SEEDS_SOAK = 1000
 BLOCK = 20
-REGRESSIONS = (387, 417, 442, 549, 645, 733, 1224, 1443)
+REGRESSIONS = (387, 417, 442, 549, 645, 733, 1224, 1443, 206671)
 """Seeds beyond the first 200 that once found something."""
 
 

@@ -62,3 +62,11 @@ def test_half_a_chunk_may_go_along_with_others_but_never_before_the_first():
         chunks.left(size, 0)
     assert chunks.is_grown
     assert [chunks.may_join(waiting) for waiting in range(5)] == [False, False, True, True, True]
+
+
+def test_nobody_goes_along_where_frames_come_hardly_faster_than_they_are_heard():
+    chunks = Chunks((1, 4), FRAME_S)
+    chunks.left(1, 0)
+    for index in range(3):
+        chunks.made(int(index * FRAME_S / 3 * NS))
+    assert not chunks.may_join(3)

@@ -273,6 +273,22 @@ def test_who_waits_for_room_sleeps_until_there_is_some(custom, monkeypatch):
     assert len(codes_of(spoken_in_turn(custom, [*held[1:], late])[3])) == 20
 
 
+def test_who_finds_no_room_in_the_step_that_makes_some_is_woken(custom, monkeypatch):
+    woken = []
+    monkeypatch.setattr(CTX, "wake", lambda request: woken.append(request.id))
+    held, late = [request(at, seed=at) for at in range(1, 5)], request(9, seed=9)
+    for one in held:
+        give(custom, one, "hello there")
+    while not held[0].state.sequence or held[0].state.sequence.frames < 19:
+        custom.step(CTX, held)
+    give(custom, late, "hello there")
+    assert any(emission.end for emission in custom.step(CTX, [*held, late]))
+    assert late.state.sequence is None
+    assert woken == [9]
+    for one in [*held, late]:
+        custom.forget(CTX, one)
+
+
 def spoken_in_turn(talker, requests):
     """As `spoken`, and what is over is forgotten at once, as the runtime does it."""
     chunks, running = {one.id: [] for one in requests}, list(requests)

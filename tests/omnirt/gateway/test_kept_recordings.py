@@ -25,6 +25,16 @@ def test_the_least_recently_used_goes_first_and_the_last_one_stays():
     assert (kept.keys, kept.seconds) == (["d"], 50.0)
 
 
+def test_of_recordings_that_are_nearly_nothing_only_so_many_are_kept():
+    kept = KeptRecordings(5.0)
+    for at in range(100):
+        get(kept, str(at), 0.01 * (at % 2))
+    assert (kept.keys, kept.seconds) == (["95", "96", "97", "98", "99"], 5.0)
+    for key in [*kept.keys, "0"]:
+        kept.drop(key)
+    assert kept.seconds == 0.0
+
+
 def test_what_is_dropped_is_decoded_again():
     kept = KeptRecordings(5.0)
     first = get(kept, "a")

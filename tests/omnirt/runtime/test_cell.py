@@ -735,6 +735,19 @@ def test_an_engine_that_reads_slowly_reads_for_one_request_a_step_and_the_others
     assert world.stage.calls.count(("admit", "3")) == 3
 
 
+def test_who_was_put_off_is_read_before_those_that_always_bring_more() -> None:
+    world = World(SlowReader())
+    world.stage.shell = world.shell
+    for request in (1, 2, 3):
+        world.open(request)
+    for step in range(4):
+        for request in (1, 2, 3) if step == 0 else (1,):
+            world.chunk(request, f"{request}", step)
+        world.cell.step()
+    read = [call[1] for call in world.stage.calls if isinstance(call, tuple)]
+    assert read == ["1", "2", "3", *"111"]  # what came of the first one meanwhile, at once
+
+
 def test_a_request_that_is_closed_while_a_step_puts_it_off_is_unknown_to_the_stage() -> None:
     world = World(SlowReader())
     world.stage.shell = world.shell

@@ -235,6 +235,16 @@ def test_a_suspect_is_run_alone_from_then_on() -> None:
     assert machine.lost("a.1", "killed", False) == [Restart(alone=True)]
 
 
+def test_deaths_in_steps_of_a_life_that_is_over_count_too() -> None:
+    machine = running("a")
+    assert machine.lost("a.0", "killed", True) == [Restart(alone=True)]
+    assert code(machine.lost("b.0", "killed", True)) == "stage_lost"  # it waits to be run again
+    machine = running("a")
+    assert machine.lost("b.0", "killed", True, is_held=False) == []  # and this life goes on
+    assert machine.state is State.RUNNING
+    assert code(machine.lost("b.0", "killed", True, is_held=False)) == "stage_lost"
+
+
 def test_a_request_that_has_given_output_is_not_run_again() -> None:
     machine = running("x")
     machine.record(chunk(1), "body")
