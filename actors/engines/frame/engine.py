@@ -42,6 +42,7 @@ __all__ = ["FrameEngine", "FrameFigures", "FrameSampling", "FrameSequence", "Pro
 
 
 FEW_ROWS = 8
+"""A bucket of so many opens answers whenever one of its rows begins."""
 OPENING = 4
 """A frame is waited for where it is the first of every fourth row, or where so few rows run: the device then has only
 their first samples to make until the next one is launched. Where one of many begins, others need not wait for that."""
